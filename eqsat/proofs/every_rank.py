@@ -1,8 +1,6 @@
 """Proofs for all ranks and sizes: each side as a function from any position of the result to a term.
 
-Elementwise operators read their operands at that position, fitted to their shapes; operators that move elements read
-their first operand at another position, by a map that the same attributes and shapes always decide in the same way.
-Of any other operator only this is used: equal operands and attributes give equal results.
+This file reads patterns and templates; what operators mean is in :mod:`eqsat.proofs.operators_of_every_rank`.
 """
 
 from __future__ import annotations
@@ -13,12 +11,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.operators import has
-from eqsat.ops.traits import Trait
 from eqsat.proofs import conditions
-from eqsat.proofs.names import Denotation, Names, Value
+from eqsat.proofs.names import Denotation, Value
+from eqsat.proofs.operators_of_every_rank import Call, OperatorsOfEveryRank
 from eqsat.proofs.shapes import SCALAR, SOLE, Position, Shape
-from eqsat.proofs.terms import Attributes, NotModelled, Term, apply, either_zero, number, symbol
+from eqsat.proofs.terms import NotModelled, Term, apply, either_zero, number, symbol
 from eqsat.rules import ast
 from eqsat.rules.ast import Rule
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
@@ -27,15 +24,8 @@ from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import attribute_types, find_schema
 from eqsat.schema.types import OpKey, TensorType
 
-_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-_SAME = frozenset({"Identity", "CastHint", "StopFusion"})
-_MOVES = frozenset(
-    {"Transpose", "Slice", "Gather", "GatherElements", "GatherND", "Tile", "DepthToSpace", "SpaceToDepth", "Split"}
-)
-_QUANTIZES = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
-
-class EveryRank(Names):
+class EveryRank(OperatorsOfEveryRank):
     """One clause of a rule, denoted.
 
     Args:
@@ -43,15 +33,13 @@ class EveryRank(Names):
 
     Attributes:
         lefts: The roots of the pattern.
-        parts: What is assumed.
         reads_types: Whether the right side depends on element types.
     """
 
     def __init__(self, rule: Rule, clause: Clause, dtypes: Mapping[str, ir.DataType]) -> None:
-        super().__init__(clause)
+        super().__init__(clause, conditions.assumed(rule, clause))
         self.rule = rule
         self.dtypes = dtypes
-        self.parts = conditions.assumed(rule, clause)
         self.single = conditions.single(self.parts)
         self.scalars = conditions.scalars(self.parts)
         self.positive = {self.alias(n) for n in conditions.positive(self.parts)}
@@ -157,7 +145,7 @@ class EveryRank(Names):
             if pattern.bind is not None:
                 self.nodes[pattern.bind] = attributes
             self._matched[key] = [
-                self._apply(op, attributes, operands, output, ("node", len(self._matched)))
+                self.applied(Call(op, attributes, operands, output, ("node", len(self._matched))))
                 for output in range(self._outputs[pattern.node])
             ]
         else:
@@ -234,7 +222,7 @@ class EveryRank(Names):
                 return found
         while operands and operands[-1] is None:
             operands.pop()
-        found = self._apply(op, attributes, operands, template.output, None)
+        found = self.applied(Call(op, attributes, operands, template.output))
         self._built[key] = found
         return found
 
@@ -244,7 +232,7 @@ class EveryRank(Names):
         left, right = operands
         if right is None:
             return left
-        return right if name == "Add" else self._apply(OpKey("", "Neg"), {}, [right], 0, None)
+        return right if name == "Add" else self.applied(Call(OpKey("", "Neg"), {}, [right]))
 
     def _shaped(self, op: str, x: Denotation, shape: Shape) -> Denotation:
         shapes = self.shapes
@@ -271,143 +259,9 @@ class EveryRank(Names):
         key = ("literal", self.structure(template.value))
         return Denotation(key, lambda p: symbol(key, p), False)
 
-    # ---- operators --------------------------------------------------------------------------------
 
-    def _apply(
-        self, op: OpKey, attributes: dict[str, Value], operands: list[Any], output: int, node: Hashable
-    ) -> Denotation:
-        if has(op, Trait.RANDOM):
-            raise NotModelled(f"{op}: draws random numbers")
-        shapes, name = self.shapes, op.name
-        given = [o for o in operands if o is not None]
-        if op.domain in ("", "eqsat") and name in _SAME and given:
-            return given[0]
-        if not op.domain and has(op, Trait.ELEMENTWISE) and given:
-            present = tuple(o is not None for o in operands[1:])
-            data = _data(attributes) if name not in _PLAIN else ()
-            if name == "Clip":
-                data = (("present", (*present, *(False for _ in range(2 - len(present))))),)
-                given = [given[0], *(Denotation(SCALAR, o.element, True) for o in given[1:])]
-            return self._elementwise(name, data, given)
-        if op.domain in ("", "com.microsoft") and name in _QUANTIZES and all(o.single for o in given[1:]):
-            data = tuple((k, v) for k, v in _data(attributes) if k not in ("axis", "block_size"))
-            return self._quantizing(str(op), data, given)
-        if not op.domain and name in _VIEWS:
-            x = given[0]
-            shape: Shape = ("view", x.shape, name, _data(attributes), tuple(self.key(o) for o in given[1:]), node)
-            if x.single and name == "Reshape" and self._is_empty_list(given[1]):
-                shape = SCALAR
-            return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
-        if not op.domain and name == "Expand":
-            x = given[0]
-            shape = shapes.stretched(x.shape, ("target", self.key(given[1])))
-            return Denotation(shape, lambda p: x.element(shapes.fit(x.shape, p)), False)
-        if not op.domain and name == "Gather" and self._is_table(given[0]):
-            return self._looked_up(given[0], given[1])
-        if not op.domain and name in _MOVES:
-            return self._moved(op, attributes, given, output)
-        if not op.domain and name == "Concat":
-            return given[0] if len(given) == 1 else self._pieces(op, attributes, given, ())
-        if not op.domain and name == "Pad" and len(operands) >= 2:
-            fill = number(0)
-            value = operands[2] if len(operands) > 2 else None
-            outside = Denotation(SCALAR, lambda _: fill, True) if value is None else value
-            outside = Denotation(SCALAR, outside.element, True)
-            rest = (operands[1], operands[3] if len(operands) > 3 else None)
-            return self._pieces(op, attributes, [given[0], outside], rest)
-        if not op.domain and name == "Resize" and self._copies(attributes):
-            return self._pieces(op, attributes, given[:1], tuple(operands[1:]))
-        return self._opaque(op, attributes, operands, output)
-
-    def _elementwise(self, name: str, data: Attributes, given: list[Denotation]) -> Denotation:
-        shapes = self.shapes
-        # A single element of a rank that is no greater stretches nothing.
-        stretching = [
-            o
-            for o in given
-            if not (o.single and any((o.shape, other.shape) in shapes.within for other in given if other is not o))
-        ]
-        shape = shapes.stretched(*(o.shape for o in stretching or given))
-
-        def element(position: Position) -> Term:
-            return apply(name, (o.element(shapes.fit(o.shape, position)) for o in given), data)
-
-        return Denotation(shape, element, all(o.single for o in given))
-
-    def _quantizing(self, name: str, data: Attributes, given: list[Denotation]) -> Denotation:
-        x, parameters = given[0], given[1:]
-
-        def element(position: Position) -> Term:
-            return apply(name, (x.element(position), *(o.sole() for o in parameters)), data)
-
-        return Denotation(x.shape, element, x.single)
-
-    def _moved(self, op: OpKey, attributes: dict[str, Value], given: list[Denotation], output: int) -> Denotation:
-        shapes, x = self.shapes, given[0]
-        if op.name == "Split" and len(given) > 1:
-            attributes = {k: v for k, v in attributes.items() if k != "num_outputs"}  # The sizes say it.
-        rest = tuple(self.key(o) for o in given[1:])
-        own = (str(op), _data(attributes), output, rest)
-
-        def key() -> Hashable:
-            return ("moved", own, shapes.find(x.shape), tuple(shapes.find(o.shape) for o in given[1:]))
-
-        shape = key()
-        return Denotation(shape, lambda p: x.element(shapes.through(key(), x.shape, p)), False)
-
-    def _pieces(
-        self, op: OpKey, attributes: dict[str, Value], given: list[Denotation], rest: tuple[Denotation | None, ...]
-    ) -> Denotation:
-        """An operator of which each result is an element of one of its operands, wherever that lies."""
-        shapes = self.shapes
-        own = (str(op), _data(attributes), tuple(None if o is None else self.key(o) for o in rest))
-
-        def key() -> Hashable:
-            return ("pieces", own, tuple(shapes.find(o.shape) for o in given))
-
-        def element(position: Position) -> Term:
-            places = (shapes.through((key(), k), o.shape, position) for k, o in enumerate(given))
-            elements = [o.sole() if o.single else o.element(p) for o, p in zip(given, places, strict=True)]
-            return apply("Piece", elements, (("which", (key(), position)),))
-
-        return Denotation(key(), element, False)
-
-    def _copies(self, attributes: Mapping[str, Value]) -> bool:
-        """Whether a Resize copies elements: it takes the nearest, and none from outside of its operand."""
-        if attributes.get("mode") != "nearest":
-            return False
-        mode = attributes.get("coordinate_transformation_mode")
-        if isinstance(mode, str):
-            return mode != "tf_crop_and_resize"
-        return any(
-            sign == "!="
-            and self.value(left) == mode
-            and isinstance(right, ast.String)
-            and right.value == "tf_crop_and_resize"
-            for left, sign, right in conditions.comparisons(self.parts)
-            if isinstance(left, ast.Member) and isinstance(left.of, ast.Name) and left.of.name in self.nodes
-        )
-
-    def _is_table(self, x: Denotation) -> bool:
-        shape = self.shapes.find(x.shape)
-        return isinstance(shape, tuple) and shape[0] == "table" and isinstance(shape[2], tuple) and len(shape[2]) == 1
-
-    def _is_empty_list(self, target: Denotation) -> bool:
-        return isinstance(target.shape, tuple) and target.shape[:2] == ("table", ())
-
-    def _looked_up(self, table: Denotation, indices: Denotation) -> Denotation:
-        def element(position: Position) -> Term:
-            return table.element(("entry", self.shapes.find(table.shape), indices.element(position)))
-
-        return Denotation(indices.shape, element, indices.single)
-
-    def _opaque(self, op: OpKey, attributes: dict[str, Value], operands: list[Any], output: int) -> Denotation:
-        keys = tuple(None if o is None else self.key(o) for o in operands)
-        own = ("result", str(op), output, _data(attributes), keys)
-        return Denotation(own, lambda p: apply(f"element of {op}", (), (("of", (own, p)),)), False)
-
-
-_PLAIN = frozenset({"Clip"})
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, int | float | str) and not isinstance(value, Term)
 
 
 def _entry(table: tuple[Any, ...], position: Position) -> Term:
@@ -416,11 +270,3 @@ def _entry(table: tuple[Any, ...], position: Position) -> Term:
         assert isinstance(index, Term)
         return apply("Entry", (index,), (("table", table[1]),))
     return symbol(table, position)
-
-
-def _data(attributes: Mapping[str, Value]) -> Attributes:
-    return tuple(sorted(attributes.items(), key=lambda item: item[0]))
-
-
-def _is_plain(value: Value) -> bool:
-    return isinstance(value, int | float | str) and not isinstance(value, Term)

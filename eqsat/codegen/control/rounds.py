@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import UNKNOWN_ROUNDS, Loop, Measured, Sink, Source, State
+from eqsat.codegen.control.forms import UNKNOWN_ROUNDS, Body, Loop, Measured, Sink, Source, State
 from eqsat.codegen.control.growth import GrowingBody
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
@@ -21,6 +22,38 @@ from eqsat.schema.size_questions import greatest, symbols, typical
 from eqsat.schema.types import OpKey
 
 _TRANSPOSE = OpKey("", "Transpose")
+
+
+@dataclass(slots=True)
+class _Carried:
+    """What a ``Loop`` carries from round to round.
+
+    Attributes:
+        given: The inputs of the body, and where they come from.
+        places: Which of them are states.
+        states: Numbers of the node's results that are states.
+        first: Their values before the first round.
+    """
+
+    given: list[tuple[Operand, Source]]
+    places: list[int] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)
+    first: list[Operand] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """When a ``Loop`` ends.
+
+    Attributes:
+        rounds: How many rounds there are, None where data decides that.
+        most: There are no more, None where nothing says so.
+        tested: Whether the condition that the body computes is read.
+    """
+
+    rounds: int | None
+    most: int | None
+    tested: bool
 
 
 class LoopLowering(Lowering):
@@ -47,74 +80,105 @@ class LoopLowering(Lowering):
     def _loop(self) -> None:
         """A ``Loop``: rounds while the condition holds, at most as many as there is a limit."""
         limit, condition = self.node.operands[:2]
-        initial = list(self.node.operands[2:])
-        graph = self.graph("body")
-        rounds = largest(elements(limit)[0], 0) if isinstance(limit, np.ndarray) else None
-        if isinstance(condition, np.ndarray) and not condition.reshape(-1)[0]:
-            rounds = 0
-        # Inside of a round the condition holds.
-        given: list[tuple[Operand, Source]] = [
-            (Tensor("round", ir.DataType.INT64, ()), Source("round")),
-            (np.array(True), Source("round")),
-        ]
+        rounds = _stated_rounds(limit, condition)
         most = self._most(limit) if rounds is None else greatest(rounds)
         if most is not None:
             self.round = (0, max(most - 1, 0))
-        states: list[int] = []
-        places: list[int] = []
-        for k, x in enumerate(initial):
-            assert x is not None
-            if _handed_on(graph.outputs[1 + k]) is graph.inputs[2 + k]:
-                given.append((x, Source("operand", self.operand(x)) if isinstance(x, Tensor) else Source("round")))
-                self.results[k] = x
-            else:
-                initial[k] = x = self.written(x)
-                places.append(len(given))
-                given.append((_like(graph.inputs[2 + k].name or "", x), Source("state", len(states))))
-                states.append(k)
-        rows = [k for k in range(len(initial), len(self.node.used)) if self.node.used[k]]
-        labels = [self.node.names[k] or self.node.name for k in states]
-        results = [0, *(1 + k for k in states), *(1 + k for k in rows)]
-        self.growing = GrowingBody(self, graph, given, places, labels, results, most)
+        graph = self.graph("body")
+        carried = self._carried(graph)
+        rows = [k for k in range(len(self.node.operands) - 2, len(self.node.used)) if self.node.used[k]]
+        results = [0, *(1 + k for k in carried.states), *(1 + k for k in rows)]
+        labels = [self.node.names[k] or self.node.name for k in carried.states]
+        self.growing = GrowingBody(self, graph, carried.given, carried.places, labels, results, most)
         found = self.growing.lowered()
         if found is None:
             return
         program, sources = found
-        sinks = [Sink("condition"), *(Sink("state", k) for k in range(len(states)))]
-        again = _constant(program, program.outputs[0][1])
-        if again is not None and rounds is not None and not again:
-            rounds = smallest(rounds, 1)
-        if again is not None and (again or rounds is not None):
-            del program.outputs[0], sinks[0]
-            program.remove_dead()
-        else:
-            self._check_condition(program.outputs[0][1])
-        certain = sinks[:1] != [Sink("condition")] and _is_true(condition)
-        if certain and isinstance(limit, Tensor) and rows and not self.growing.inner:
-            rounds = self._counted(limit)
-        known = rounds if rounds == 0 or certain else None
-        if known is None and limit is None and again and _is_true(condition):
-            self.problems.add("a Loop that never ends", self.node.name)
-        first = [initial[k] for k in states]
-        outputs = self._loop_results(program, states, first, rows, known, rounds)
+        ending = self._ending(program, rounds, counts=bool(rows) and not self.growing.inner)
+        outputs = self._loop_results(program, carried.states, carried.first, rows, ending.rounds, ending.most)
         if outputs is None:
             return
-        sinks += [Sink("row", len(states) + k) for k in range(len(rows))]
-        times = UNKNOWN_ROUNDS if known is None else typical(known)
-        control = Loop(
-            (self.body(program, sources, sinks, times, [size for size, _ in self.measured]),),
-            tuple(State(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(first) if x is not None),
-            None if known is None else self.sizes.size(known),
-            None if limit is None or known is not None else self.operand(self.written(limit)),
-            None if known is not None or _is_true(condition) or condition is None else self.operand(condition),
+        sinks = [Sink("condition")] if ending.tested else []
+        sinks += [Sink("state", k) for k in range(len(carried.states))]
+        sinks += [Sink("row", len(carried.states) + k) for k in range(len(rows))]
+        times = UNKNOWN_ROUNDS if ending.rounds is None else typical(ending.rounds)
+        body = self.body(program, sources, sinks, times, [size for size, _ in self.measured])
+        self.finish(self._as_loop(body, carried, ending, len(outputs)), list(outputs))
+        self._read_rounds(outputs[len(carried.states) :])
+
+    def _carried(self, graph: ir.Graph) -> _Carried:
+        """What the body receives; a value that it hands on as it is is no state, but read from outside."""
+        # Inside of a round the condition holds.
+        found = _Carried(
+            given=[(Tensor("round", ir.DataType.INT64, ()), Source("round")), (np.array(True), Source("round"))]
+        )
+        for k, x in enumerate(self.node.operands[2:]):
+            assert x is not None
+            if _handed_on(graph.outputs[1 + k]) is graph.inputs[2 + k]:
+                found.given.append(
+                    (x, Source("operand", self.operand(x)) if isinstance(x, Tensor) else Source("round"))
+                )
+                self.results[k] = x
+                continue
+            x = self.written(x)
+            found.places.append(len(found.given))
+            found.given.append((_like(graph.inputs[2 + k].name or "", x), Source("state", len(found.states))))
+            found.states.append(k)
+            found.first.append(x)
+        return found
+
+    def _ending(self, program: Program, rounds: int | None, *, counts: bool) -> _Ending:
+        """When the loop ends. A condition that never changes is removed from the body.
+
+        Args:
+            program: Of the body; its first result is the condition.
+            rounds: As many as the operands say, None where data decides that.
+            counts: Whether a limit that is data may become a size.
+        """
+        limit, condition = self.node.operands[:2]
+        computed = program.outputs[0][1]
+        again = _constant(program, computed)
+        if again is False and rounds is not None:
+            rounds = smallest(rounds, 1)
+        tested = again is None or (not again and rounds is None)
+        if tested:
+            self._check_condition(computed)
+        else:
+            del program.outputs[0]
+            program.remove_dead()
+        holds = _is_true(condition)
+        certain = holds and not tested
+        if certain and counts and isinstance(limit, Tensor):
+            rounds = self._counted(limit)
+        known = rounds if rounds == 0 or certain else None
+        if known is None and limit is None and again and holds:
+            self.problems.add("a Loop that never ends", self.node.name)
+        return _Ending(known, rounds, tested)
+
+    def _as_loop(self, body: Body, carried: _Carried, ending: _Ending, outputs: int) -> Loop:
+        """The node's control flow.
+
+        Args:
+            body: What a round does.
+            carried, ending: See there.
+            outputs: How many results come before the number of rounds and the sizes after the last one.
+        """
+        assert self.growing is not None
+        limit, condition = self.node.operands[:2]
+        is_counted = ending.rounds is not None
+        states = tuple(State(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(carried.first))
+        return Loop(
+            (body,),
+            states,
+            self.sizes.size(ending.rounds) if ending.rounds is not None else None,
+            None if limit is None or is_counted else self.operand(self.written(limit)),
+            None if is_counted or condition is None or _is_true(condition) else self.operand(condition),
             tuple(self.sizes.arguments()),
-            None if self.counted is None else len(outputs),
+            None if self.counted is None else outputs,
             tuple(measured for _, measured in self.measured),
-            None if not self.found_last else len(outputs) + (self.counted is not None),
+            None if not self.found_last else outputs + (self.counted is not None),
             tuple(variable for variable, _ in self.found_last),
         )
-        self.finish(control, list(outputs))
-        self._read_rounds(outputs[len(states) :])
 
     def _most(self, limit: Operand | None) -> int | None:
         """The greatest number of rounds that data may say, None where nothing bounds it."""
@@ -302,6 +366,13 @@ class LoopLowering(Lowering):
         moved = Tensor(f"{x.name}_moved", x.dtype, tuple(x.shape[p] for p in perm))
         self.nodes.append(Node(moved.name, _TRANSPOSE, {"perm": perm}, [x], [moved], x.dtype))
         return moved
+
+
+def _stated_rounds(limit: Operand | None, condition: Operand | None) -> int | None:
+    """As many rounds as the operands of a ``Loop`` say at most, None where data decides that."""
+    if isinstance(condition, np.ndarray) and not condition.reshape(-1)[0]:
+        return 0
+    return largest(elements(limit)[0], 0) if isinstance(limit, np.ndarray) else None
 
 
 def _handed_on(value: ir.Value) -> ir.Value:

@@ -37,6 +37,9 @@ MAX_VALUE = 4096
 """Elements up to which a known value is passed to inference, which only reads shapes, axes and similar values."""
 
 _OPSETS = dict(opset.OPSETS)
+_SPLIT = OpKey("", "Split")
+_Types = Sequence[TensorType | None]
+_Values = Sequence[np.ndarray | None]
 
 
 _THROWN = (InferenceError, ValidationError, ValueError, IndexError, OverflowError, RuntimeError)
@@ -99,46 +102,65 @@ def infer_types(
         return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body, _by_symbols)
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
-    found = opset.schema(op)
+    return _infer_standard(op, attrs, inputs, values, outputs, place)
+
+
+def _infer_standard(
+    op: OpKey, attrs: Attrs, inputs: _Types, values: _Values, outputs: int, place: str
+) -> tuple[TensorType | None, ...]:
+    """The types of an operator of ONNX: by its own rule, completed and checked."""
+    schema = cast(_Schema, opset.schema(op))
     _require_outputs(op, attrs, outputs, place)
     require_least_of(op, attrs, place)
-    captured = dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured)
-    own = len(inputs) - len(captured)
-    types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
-    types |= {name: _type_bytes(t) for name, t in zip(captured, inputs[own:], strict=True) if t is not None}
-    data = {
-        f"%{i}": _tensor_bytes(value, known)
-        for i, (known, value) in enumerate(zip(inputs[:own], values, strict=False))
-        if value is not None and known is not None and is_parameter(op, value.dtype, value.size)
-    }
-    present = tuple(t is not None for t in inputs[:own])
-    make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
-    node = make(op, attrs, present, outputs)
-    # Subgraphs may hold declared operators.
-    opsets = _OPSETS if not captured else _OPSETS | {declared.op.domain: 1 for declared in declared_here()}
+    captured = tuple(dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured))
+    own = inputs[: len(inputs) - len(captured)]
     try:
-        # The public function would serialize what is cached here.
-        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
+        found = _by_onnx(schema, op, attrs, own, values, outputs, dict(zip(captured, inputs[len(own) :], strict=True)))
     except _THROWN as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))
-        if not any(map(_is_vague_parameter, inputs[1:own])):
+        if not any(map(_is_vague_parameter, own[1:])):
             raise wrong from error
         # Some rules (Resize) treat a parameter of unknown length as empty.
         try:
             return symbolic().infer(op, attrs, inputs, values, outputs, place)
         except ModelError:
             raise wrong from error
-    result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
-    if any(t is not None and not t.is_static for t in inputs[:own]):
-        result = _without_false_zeros(inputs[:own], result)
-    check_types(op, attrs, inputs[:own], values, result, place)
-    if not captured and any(t is None or not t.is_static for t in result):
+    if any(t is not None and not t.is_static for t in own):
+        found = _without_false_zeros(own, found)
+    check_types(op, attrs, own, values, found, place)
+    if not captured and any(t is None or not t.is_static for t in found):
         # That package refuses more than ONNX does; then the dimensions stay open.
         with contextlib.suppress(ModelError):
-            result = _refined(result, symbolic().infer(op, attrs, inputs, values, outputs, place))
-    if op == OpKey("", "Split") and len(present) > 1 and present[1] and (len(values) < 2 or values[1] is None):
-        return tuple(_open_along(t, int(attr(attrs, "axis", 0))) for t in result)
-    return result
+            found = _refined(found, symbolic().infer(op, attrs, inputs, values, outputs, place))
+    if op == _SPLIT and len(own) > 1 and own[1] is not None and (len(values) < 2 or values[1] is None):
+        return tuple(_open_along(t, int(attr(attrs, "axis", 0))) for t in found)
+    return found
+
+
+def _by_onnx(
+    schema: _Schema,
+    op: OpKey,
+    attrs: Attrs,
+    inputs: _Types,
+    values: _Values,
+    outputs: int,
+    captured: Mapping[str, TensorType | None],
+) -> tuple[TensorType | None, ...]:
+    """What ONNX's rule says; one of ``_THROWN`` where it raises."""
+    named = [(f"%{i}", known) for i, known in enumerate(inputs)]
+    types = {name: _type_bytes(known) for name, known in (*named, *captured.items()) if known is not None}
+    data = {
+        name: _tensor_bytes(value, known)
+        for (name, known), value in zip(named, values, strict=False)
+        if value is not None and known is not None and is_parameter(op, value.dtype, value.size)
+    }
+    make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
+    node = make(op, attrs, tuple(known is not None for known in inputs), outputs)
+    # Subgraphs may hold declared operators.
+    opsets = _OPSETS if not captured else _OPSETS | {declared.op.domain: 1 for declared in declared_here()}
+    # The public function would serialize what is cached here.
+    inferred = schema._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
+    return tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
 
 
 def infer_body(
@@ -198,7 +220,7 @@ _READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
 
 def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
     """Split has an attribute for its number of outputs; onnx's own inference writes past the end if they differ."""
-    wanted = attr(attrs, "num_outputs") if op == OpKey("", "Split") else None
+    wanted = attr(attrs, "num_outputs") if op == _SPLIT else None
     if wanted is not None and wanted != outputs:
         raise ModelError(
             "the number of outputs must equal `num_outputs`", place=place, actual=f"{outputs}, not {wanted}"

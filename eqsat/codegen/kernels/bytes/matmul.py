@@ -8,7 +8,7 @@ that are quantized at run time (``DynamicQuantizeLinear``) are numbers that the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,8 @@ OPERATORS = (
 _ALIGNED = 64
 _RIGHT = {"QLinearMatMul": 3, "QGemm": 3, "MatMulInteger": 1, "MatMulIntegerToFloat": 1}
 """Which input is the right matrix."""
+_ZEROS = {"QLinearMatMul": (2, 5), "QGemm": (2, 5), "MatMulInteger": (2, 3), "MatMulIntegerToFloat": (4, 5)}
+"""Which inputs are the zero points of both matrices."""
 _Number = np.ndarray | int
 """A constant, or the index of the input that holds it."""
 
@@ -85,59 +87,100 @@ def _columns(value: np.ndarray, columns: int) -> np.ndarray:
 
 def understood(task: Task) -> Product | None:
     """The problem of a task; None if these kernels cannot compute it."""
-    name = task.operator.name
-    a, b = task.inputs[0], task.inputs[_RIGHT[name]]
+    zeros = _zeros(task) if _has_matrices(task) else None
+    return None if zeros is None else _READERS[task.operator.name](task, *zeros)
+
+
+def _has_matrices(task: Task) -> bool:
+    """Whether a task multiplies matrices of bytes that have elements, by one matrix if that is constant."""
+    a, b = task.inputs[0], task.inputs[_RIGHT[task.operator.name]]
     if not isinstance(a, View) or b is None or len(a.shape) < 2 or len(b.shape) < 2 or task.outputs[0] is None:
-        return None
-    columns = task.output.shape[-1]
+        return False
     b_type = b.dtype if isinstance(b, View) else ir.DataType.from_numpy(b.dtype)
     if a.dtype not in BYTES or b_type not in BYTES or 0 in (*a.shape, *b.shape, *task.output.shape):
+        return False
+    return isinstance(b, View) or math.prod(b.shape[:-2]) == 1
+
+
+def _zeros(task: Task) -> tuple[_Number, _Number] | None:
+    """The zero points of both matrices, None where these kernels cannot use them."""
+    name = task.operator.name
+    a_zero, b_zero = (_number(task, i, n) for i, n in zip(_ZEROS[name], (1, task.output.shape[-1]), strict=True))
+    if a_zero is None or b_zero is None:
         return None
-    if not isinstance(b, View) and math.prod(b.shape[:-2]) != 1:
+    if isinstance(task.inputs[_RIGHT[name]], View):
+        return None if isinstance(b_zero, np.ndarray) and b_zero.ndim else (a_zero, b_zero)
+    return None if isinstance(b_zero, int) else (a_zero, b_zero)
+
+
+def _sums(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+    """``MatMulInteger``."""
+    return Product((False, False), a_zero, b_zero)
+
+
+def _floats(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+    """``MatMulIntegerToFloat``."""
+    columns = task.output.shape[-1]
+    a_scale, b_scale = _number(task, 2), _number(task, 3, columns)
+    addend = task.constant(6)
+    if a_scale is None or not isinstance(b_scale, np.ndarray) or (task.has(6) and addend is None):
         return None
-    places = {"QLinearMatMul": (2, 5), "QGemm": (2, 5), "MatMulInteger": (2, 3), "MatMulIntegerToFloat": (4, 5)}
-    a_zero, b_zero = (_number(task, i, n) for i, n in zip(places[name], (1, columns), strict=True))
-    if a_zero is None or b_zero is None or (isinstance(b, View) and isinstance(b_zero, np.ndarray) and b_zero.ndim):
+    if addend is not None and addend.size not in (1, columns):
         return None
-    if not isinstance(b, View) and isinstance(b_zero, int):
+    scale = _columns(b_scale, columns) if isinstance(a_scale, int) else _columns(a_scale * b_scale, columns)
+    return Product(
+        (False, False),
+        a_zero,
+        b_zero,
+        scale=scale.astype(np.float32),
+        scale_input=a_scale if isinstance(a_scale, int) else None,
+        addend=None if addend is None else _columns(addend, columns),
+    )
+
+
+def _linear(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+    """``QLinearMatMul``."""
+    numbers = _known_numbers(task, (1, 4, 6, 7))
+    if numbers is None:
         return None
-    if name == "MatMulInteger":
-        return Product((False, False), a_zero, b_zero)
     f4 = np.float32
-    if name == "MatMulIntegerToFloat":
-        a_scale, b_scale = _number(task, 2), _number(task, 3, columns)
-        addend = task.constant(6)
-        if a_scale is None or not isinstance(b_scale, np.ndarray) or (task.has(6) and addend is None):
-            return None
-        if addend is not None and addend.size not in (1, columns):
-            return None
-        scale = _columns(b_scale, columns) if isinstance(a_scale, int) else _columns(a_scale * b_scale, columns)
-        source = a_scale if isinstance(a_scale, int) else None
-        added = None if addend is None else _columns(addend, columns)
-        return Product((False, False), a_zero, b_zero, None, scale.astype(f4), source, added)
-    scales = [_number(task, 1), _number(task, 4, columns)]
-    bias = None
-    if name == "QGemm":
-        transposed = (bool(task.attributes.get("transA", 0)), bool(task.attributes.get("transB", 0)))
-        if task.has(6):
-            c = task.constant(6)
-            if c is None or c.size not in (1, columns) or (c.size > 1 and c.shape[-1] != columns):
-                return None
-            bias = _columns(c, columns)
-        given = (7, 8) if task.has(7) else None
-    else:
-        transposed, given = (False, False), (6, 7)
-    numbers = [*scales, *(_number(task, i) for i in given or ())]
-    if any(not isinstance(n, np.ndarray) for n in numbers):
+    a_scale, b_scale, scale, zero = numbers
+    factor = (a_scale.astype(f4) * b_scale.astype(f4) / scale.astype(f4)).astype(f4)
+    columns = _columns(factor, task.output.shape[-1])
+    return Product((False, False), a_zero, b_zero, scale=columns, result_zero=int(zero))
+
+
+def _gemm(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+    """``QGemm``."""
+    columns = task.output.shape[-1]
+    c = task.constant(6)
+    if task.has(6) and (c is None or c.size not in (1, columns) or (c.size > 1 and c.shape[-1] != columns)):
         return None
-    sa, sb, *rest = (n for n in numbers if isinstance(n, np.ndarray))
-    if name == "QGemm":
-        scale = (f4(task.attributes.get("alpha", 1.0)) * f4(sa) * sb).astype(f4)
-        scale = scale / f4(rest[0]) if rest else scale
-    else:
-        scale = (sa.astype(f4) * sb.astype(f4) / rest[0].astype(f4)).astype(f4)
-    zero = int(rest[1]) if rest else None
-    return Product(transposed, a_zero, b_zero, bias, _columns(np.asarray(scale, f4), columns), None, None, zero)
+    numbers = _known_numbers(task, (1, 4, 7, 8) if task.has(7) else (1, 4))
+    if numbers is None:
+        return None
+    f4 = np.float32
+    a_scale, b_scale, *result = numbers
+    scale = (f4(task.attributes.get("alpha", 1.0)) * f4(a_scale) * b_scale).astype(f4)
+    return Product(
+        (bool(task.attributes.get("transA", 0)), bool(task.attributes.get("transB", 0))),
+        a_zero,
+        b_zero,
+        bias=None if c is None else _columns(c, columns),
+        scale=_columns(np.asarray(scale / f4(result[0]) if result else scale, f4), columns),
+        result_zero=int(result[1]) if result else None,
+    )
+
+
+def _known_numbers(task: Task, places: Sequence[int]) -> list[np.ndarray] | None:
+    """Constant scales and zero points, the second one possibly for each column; None if one of them is computed."""
+    columns = task.output.shape[-1]
+    numbers = [_number(task, index, columns if k == 1 else 1) for k, index in enumerate(places)]
+    known = [n for n in numbers if isinstance(n, np.ndarray)]
+    return known if len(known) == len(numbers) else None
+
+
+_READERS = {"QLinearMatMul": _linear, "QGemm": _gemm, "MatMulInteger": _sums, "MatMulIntegerToFloat": _floats}
 
 
 def accepts(task: Task) -> bool:

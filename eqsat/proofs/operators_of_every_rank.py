@@ -1,0 +1,245 @@
+"""What operators mean for all ranks and sizes: their result at any position, as a term.
+
+Elementwise operators read their operands at that position, fitted to their shapes; operators that move elements read
+their first operand at another position, by a map that the same attributes and shapes always decide in the same way.
+Of any other operator only this is used: equal operands and attributes give equal results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.proofs import conditions
+from eqsat.proofs.names import Denotation, Names, Value
+from eqsat.proofs.shapes import SCALAR, Position, Shape
+from eqsat.proofs.terms import Attributes, NotModelled, Term, apply, number
+from eqsat.rules import ast
+from eqsat.rules.expand import Clause
+from eqsat.schema.opset import EQSAT, MICROSOFT
+from eqsat.schema.types import OpKey
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an operator.
+
+    Attributes:
+        operands: None for those that are absent.
+        output: Which of its results is meant.
+        node: What tells a node of the pattern from others that are alike; None in templates.
+    """
+
+    op: OpKey
+    attributes: Mapping[str, Value]
+    operands: Sequence[Any]
+    output: int = 0
+    node: Hashable = None
+
+    @property
+    def given(self) -> list[Denotation]:
+        """The operands that are present."""
+        return [x for x in self.operands if x is not None]
+
+    @property
+    def data(self) -> Attributes:
+        return _data(self.attributes)
+
+    def operand(self, index: int) -> Denotation | None:
+        return self.operands[index] if index < len(self.operands) else None
+
+
+class OperatorsOfEveryRank(Names):
+    """The meaning of operators.
+
+    Attributes:
+        parts: What is assumed.
+    """
+
+    def __init__(self, clause: Clause, parts: list[ast.Expr]) -> None:
+        super().__init__(clause)
+        self.parts = parts
+
+    def applied(self, call: Call) -> Denotation:
+        """The result of an operator.
+
+        Raises:
+            NotModelled: It draws random numbers.
+        """
+        if has(call.op, Trait.RANDOM):
+            raise NotModelled(f"{call.op}: draws random numbers")
+        meaning = _MEANINGS.get(call.op)
+        if meaning is None and not call.op.domain and has(call.op, Trait.ELEMENTWISE):
+            meaning = OperatorsOfEveryRank._broadcast
+        found = meaning(self, call) if meaning is not None and call.given else None
+        return self._opaque(call) if found is None else found
+
+    # ---- meanings; None where an operator is only known by name --------------------------------------
+
+    def _same(self, call: Call) -> Denotation | None:
+        return call.given[0]
+
+    def _broadcast(self, call: Call) -> Denotation | None:
+        return self._elementwise(call.op.name, call.data, call.given)
+
+    def _clip(self, call: Call) -> Denotation | None:
+        # Which bounds there are is all that the term needs to know of the call.
+        present = tuple(call.operand(i) is not None for i in (1, 2))
+        bounds = (Denotation(SCALAR, o.element, True) for o in call.given[1:])
+        return self._elementwise(call.op.name, (("present", present),), [call.given[0], *bounds])
+
+    def _quantizing(self, call: Call) -> Denotation | None:
+        x, *parameters = call.given
+        if not all(o.single for o in parameters):
+            return None
+        data = tuple((k, v) for k, v in call.data if k not in ("axis", "block_size"))
+
+        def element(position: Position) -> Term:
+            return apply(str(call.op), (x.element(position), *(o.sole() for o in parameters)), data)
+
+        return Denotation(x.shape, element, x.single)
+
+    def _view(self, call: Call) -> Denotation | None:
+        shapes, (x, *rest) = self.shapes, call.given
+        name = call.op.name
+        shape: Shape = ("view", x.shape, name, call.data, tuple(self.key(o) for o in rest), call.node)
+        if x.single and name == "Reshape" and self._is_empty_list(rest[0]):
+            shape = SCALAR
+        return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
+
+    def _expanded(self, call: Call) -> Denotation | None:
+        shapes, (x, target, *_) = self.shapes, call.given
+        shape = shapes.stretched(x.shape, ("target", self.key(target)))
+        return Denotation(shape, lambda p: x.element(shapes.fit(x.shape, p)), False)
+
+    def _gathered(self, call: Call) -> Denotation | None:
+        table, indices, *_ = call.given
+        return self._looked_up(table, indices) if self._is_table(table) else self._moved(call)
+
+    def _split(self, call: Call) -> Denotation | None:
+        if len(call.given) > 1:  # The sizes say how many results there are.
+            attributes = {k: v for k, v in call.attributes.items() if k != "num_outputs"}
+            call = Call(call.op, attributes, call.operands, call.output, call.node)
+        return self._moved(call)
+
+    def _concatenated(self, call: Call) -> Denotation | None:
+        return call.given[0] if len(call.given) == 1 else self._pieces(call, call.given, ())
+
+    def _padded(self, call: Call) -> Denotation | None:
+        if len(call.operands) < 2:
+            return None
+        zero, value = number(0), call.operand(2)
+        outside = Denotation(SCALAR, (lambda _: zero) if value is None else value.element, True)
+        return self._pieces(call, [call.given[0], outside], (call.operand(1), call.operand(3)))
+
+    def _resized(self, call: Call) -> Denotation | None:
+        copies = self._copies(call.attributes)
+        return self._pieces(call, call.given[:1], tuple(call.operands[1:])) if copies else None
+
+    # ---- what they are made of ------------------------------------------------------------------------
+
+    def _elementwise(self, name: str, data: Attributes, given: list[Denotation]) -> Denotation:
+        shapes = self.shapes
+        # A single element of a rank that is no greater stretches nothing.
+        stretching = [
+            o
+            for o in given
+            if not (o.single and any((o.shape, other.shape) in shapes.within for other in given if other is not o))
+        ]
+        shape = shapes.stretched(*(o.shape for o in stretching or given))
+
+        def element(position: Position) -> Term:
+            return apply(name, (o.element(shapes.fit(o.shape, position)) for o in given), data)
+
+        return Denotation(shape, element, all(o.single for o in given))
+
+    def _moved(self, call: Call) -> Denotation | None:
+        shapes, (x, *others) = self.shapes, call.given
+        own = (str(call.op), call.data, call.output, tuple(self.key(o) for o in others))
+
+        def key() -> Hashable:
+            return ("moved", own, shapes.find(x.shape), tuple(shapes.find(o.shape) for o in others))
+
+        return Denotation(key(), lambda p: x.element(shapes.through(key(), x.shape, p)), False)
+
+    def _pieces(self, call: Call, given: Sequence[Denotation], rest: Sequence[Denotation | None]) -> Denotation:
+        """An operator of which each result is an element of one of its operands, wherever that lies."""
+        shapes = self.shapes
+        own = (str(call.op), call.data, tuple(None if o is None else self.key(o) for o in rest))
+
+        def key() -> Hashable:
+            return ("pieces", own, tuple(shapes.find(o.shape) for o in given))
+
+        def element(position: Position) -> Term:
+            places = (shapes.through((key(), k), o.shape, position) for k, o in enumerate(given))
+            elements = [o.sole() if o.single else o.element(p) for o, p in zip(given, places, strict=True)]
+            return apply("Piece", elements, (("which", (key(), position)),))
+
+        return Denotation(key(), element, False)
+
+    def _copies(self, attributes: Mapping[str, Value]) -> bool:
+        """Whether a Resize copies elements: it takes the nearest, and none from outside of its operand."""
+        if attributes.get("mode") != "nearest":
+            return False
+        mode = attributes.get("coordinate_transformation_mode")
+        if isinstance(mode, str):
+            return mode != "tf_crop_and_resize"
+        return any(
+            sign == "!="
+            and self.value(left) == mode
+            and isinstance(right, ast.String)
+            and right.value == "tf_crop_and_resize"
+            for left, sign, right in conditions.comparisons(self.parts)
+            if isinstance(left, ast.Member) and isinstance(left.of, ast.Name) and left.of.name in self.nodes
+        )
+
+    def _is_table(self, x: Denotation) -> bool:
+        shape = self.shapes.find(x.shape)
+        return isinstance(shape, tuple) and shape[0] == "table" and isinstance(shape[2], tuple) and len(shape[2]) == 1
+
+    def _is_empty_list(self, target: Denotation) -> bool:
+        return isinstance(target.shape, tuple) and target.shape[:2] == ("table", ())
+
+    def _looked_up(self, table: Denotation, indices: Denotation) -> Denotation:
+        def element(position: Position) -> Term:
+            return table.element(("entry", self.shapes.find(table.shape), indices.element(position)))
+
+        return Denotation(indices.shape, element, indices.single)
+
+    def _opaque(self, call: Call) -> Denotation:
+        keys = tuple(None if o is None else self.key(o) for o in call.operands)
+        own = ("result", str(call.op), call.output, call.data, keys)
+        return Denotation(own, lambda p: apply(f"element of {call.op}", (), (("of", (own, p)),)), False)
+
+
+_Meaning = Callable[[OperatorsOfEveryRank, Call], Denotation | None]
+_Any = OperatorsOfEveryRank
+
+
+def _meanings(*rows: tuple[str, _Meaning, str]) -> dict[OpKey, _Meaning]:
+    return {OpKey(domain, name): meaning for domain, meaning, names in rows for name in names.split()}
+
+
+_MEANINGS = _meanings(
+    ("", _Any._same, "Identity"),
+    (EQSAT, _Any._same, "CastHint StopFusion"),
+    ("", _Any._clip, "Clip"),
+    ("", _Any._quantizing, "QuantizeLinear DequantizeLinear"),
+    (MICROSOFT, _Any._quantizing, "QuantizeLinear DequantizeLinear"),
+    ("", _Any._view, "Reshape Flatten Squeeze Unsqueeze"),
+    ("", _Any._expanded, "Expand"),
+    ("", _Any._gathered, "Gather"),
+    ("", _Any._moved, "Transpose Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth"),
+    ("", _Any._split, "Split"),
+    ("", _Any._concatenated, "Concat"),
+    ("", _Any._padded, "Pad"),
+    ("", _Any._resized, "Resize"),
+)
+"""By operator, what it means; elementwise operators that are not here fit all operands to each other."""
+
+
+def _data(attributes: Mapping[str, Value]) -> Attributes:
+    return tuple(sorted(attributes.items(), key=lambda item: item[0]))
