@@ -17,9 +17,8 @@ from eqsat.explain.origin import Origin, Origins, find
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
 from eqsat.partition.plan import Plan
-from eqsat.report.collect import RegionInfo
 from eqsat.report.measured import with_times
-from eqsat.report.summary import Summary
+from eqsat.report.summary import RegionRow, Summary
 from eqsat.report.write import write
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared
@@ -76,7 +75,6 @@ class Result:
         baseline_cost: Seconds of the input as it stands, wholly on the host.
         bound: No program in the e-graph costs less.
         stop_reason: Of the extraction: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ...
-        regions: In execution order, host pieces too.
         seconds: CPU seconds by stage.
         summary: The contents of a report.
         plan: The program before it became a model.
@@ -91,7 +89,6 @@ class Result:
     baseline_cost: float
     bound: float
     stop_reason: str
-    regions: tuple[RegionInfo, ...]
     seconds: dict[str, float]
     summary: Summary
     plan: Plan = field(repr=False)
@@ -99,6 +96,11 @@ class Result:
     operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
     sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
     origins: Origins = field(default_factory=Origins, repr=False, kw_only=True)
+
+    @property
+    def regions(self) -> tuple[RegionRow, ...]:
+        """In execution order: those of accelerators, and the pieces on the host."""
+        return self.summary.regions
 
     @property
     def gap(self) -> float:

@@ -38,7 +38,7 @@ from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.runtime import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
-from eqsat.report.collect import collect, region_infos
+from eqsat.report.collect import collect
 from eqsat.report.summary import Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
@@ -319,7 +319,6 @@ class Search:
             baseline_cost=summary.before.cost,
             bound=solution.bound,
             stop_reason=solution.stop_reason,
-            regions=region_infos(summary),
             seconds=dict(clock.seconds),
             summary=summary,
             plan=program.plan,
@@ -344,7 +343,6 @@ class Search:
             baseline_cost=summary.before.cost,
             bound=summary.bound,
             stop_reason=summary.stop_reason,
-            regions=region_infos(summary),
             seconds=dict(clock.seconds),
             summary=replace(summary, seconds=dict(clock.seconds), verification=switched_off("nothing was rewritten")),
             plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.intern import Constants
 from eqsat.execute.inputs import complete_inputs
-from eqsat.rules.element_types import limits
+from eqsat.schema.dtypes import limits
 
 _SCALES = (1.0, 30.0, 0.1)
 _NEAR = (0.999, 1.001, 0.5, 1.5, -1.0)

@@ -15,10 +15,11 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.oracle import Undefined, require_defined
+from eqsat.check.oracle import require_defined
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.ops.properties import is_deterministic
+from eqsat.ops.undefined import Undefined
 from eqsat.ops.wide import FLOATS, wide_type, wide_values
 from eqsat.schema.types import GraphAttr, OpKey, TensorType
 

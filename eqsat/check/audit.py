@@ -14,10 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.check.instance import Instance, application, show
-from eqsat.check.oracle import NotANumber, Oracle, Undefined, Unsupported, require_defined
+from eqsat.check.oracle import Oracle, Unsupported, require_defined
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.ops.sampling.chance import Rejected
+from eqsat.ops.undefined import NotANumber, Undefined
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import TensorType
 

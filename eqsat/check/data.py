@@ -13,8 +13,8 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Apply, Number, Rule
-from eqsat.rules.element_types import limits
 from eqsat.rules.tree import walk
+from eqsat.schema.dtypes import limits
 
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""

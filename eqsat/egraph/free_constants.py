@@ -10,6 +10,9 @@ moving its constant further would save nothing. The residual stream of a network
 reads, is a chain of pinned sums. So constants move within a layer and never from layer to layer, and the work does not
 depend on how many layers follow.
 
+Sums and products are all that this is about, so both stand here with their readers, and not among the kinds of
+operators.
+
 The facts are functions of egglog, 0 or 1, and 2 where a class is pinned. They are derived with the types, before rules
 look at them, and for floating-point numbers only: rules move no others.
 """

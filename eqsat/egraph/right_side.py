@@ -14,6 +14,7 @@ from eqsat.egraph.language import ABSENT, Constructor, has_variadic_outputs
 from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.ops.properties import value_inputs
+from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.ast import Build, Name, Number, Place, Rest, Template, Tensor
 from eqsat.rules.ast import Sequence as Listed
 from eqsat.schema.types import OpKey
@@ -249,10 +250,9 @@ class LayoutBuilder:
                 operands += [self._each(arg, Operand(variable=v)) for v in self.query.rests[arg.name]]
             else:
                 operands.append(self._operand(arg))
-        if op.domain == "" and op.name in ("Add", "Sub", "Mul", "Div") and len(operands) == 2 and None in operands:
-            return self._neutral(op.name, template, operands)
-        if op == OpKey("", "Neg") and operands == [None]:
-            return None
+        left = remainder(op, [operand is not None for operand in operands])
+        if left is not None:
+            return self._remaining(left, template, operands)
         while operands and operands[-1] is None:
             operands.pop()
         size = self._sizes[template.node]
@@ -268,22 +268,14 @@ class LayoutBuilder:
         step = BuildStep(template, Constructor(rest.each, 1), (operand,))
         return Operand(step=self._step((rest.each, operand), step))
 
-    def _neutral(self, name: str, template: Build, operands: list[Operand | None]) -> Operand | None:
-        """Arithmetic with an absent operand, which counts as zero."""
-        left, right = operands
-        if name in ("Mul", "Div"):
-            if name == "Div" and right is None and left is not None:
-                raise RuleError("a divisor is required", place=str(template.place), actual="an absent operand")
-            return None
-        if right is None:
-            return left
-        if name == "Add":
-            return right
-        step = BuildStep(
-            Build(OpKey("", "Neg"), template.args[1:], (), (), 0, template.place),
-            Constructor(OpKey("", "Neg"), 1),
-            (right,),
-        )
+    def _remaining(self, left: Remainder, template: Build, operands: list[Operand | None]) -> Operand | None:
+        """Arithmetic with an absent operand."""
+        if left == Remainder.UNDEFINED:
+            raise RuleError("a divisor is required", place=str(template.place), actual="an absent operand")
+        if left != Remainder.NEGATED:
+            return {Remainder.LEFT: operands[0], Remainder.RIGHT: operands[-1]}.get(left)
+        negated = Build(NEG, template.args[1:], (), (), 0, template.place)
+        step = BuildStep(negated, Constructor(NEG, 1), (operands[1],))
         return Operand(step=self._step(("neg", template.node), step))
 
     def _step(self, key: Any, step: Step) -> int:

@@ -21,7 +21,7 @@ from eqsat.model.normalize import complete
 from eqsat.rules.ast import Build, Expr, Number, Tensor
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, shape
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.opset import find_schema
+from eqsat.schema.opset import dtype_of, find_schema, type_name
 from eqsat.schema.types import OpKey, TensorType
 
 LARGEST_FILL = 1 << 20
@@ -179,12 +179,16 @@ class Evaluation:
         else:
             formals = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(types))]
             kind = formals[index].type_str
-            if len(formals[index].types) == 1:
-                return _dtype_named(next(iter(formals[index].types)))
+            if len(formals[index].types) == 1 and (only := dtype_of(next(iter(formals[index].types)))) is not None:
+                return only
             found = next(
                 (t.dtype for t, f in zip(types, formals, strict=True) if t is not None and f.type_str == kind), None
             )
-            if found is None and isinstance(step.template, Tensor) and "tensor(int64)" in formals[index].types:
+            if (
+                found is None
+                and isinstance(step.template, Tensor)
+                and type_name(ir.DataType.INT64) in formals[index].types
+            ):
                 return ir.DataType.INT64
         if found is None:
             raise NotApplicable("no neighbour gives the literal its element type")
@@ -229,12 +233,6 @@ def _require_single(value: float, name: str, types: Sequence[TensorType | None])
     double = any(t is not None and t.dtype == ir.DataType.DOUBLE for t in types)
     if not np.isfinite(single) or (value and abs(single) < np.finfo(np.float32).tiny) or (double and single != value):
         raise OutOfRange(f"attribute `{name}`, a float32, cannot hold {value!r}")
-
-
-def _dtype_named(name: str) -> ir.DataType:
-    """``tensor(int64)`` -> INT64."""
-    text = name.removeprefix("tensor(").removesuffix(")")
-    return ir.DataType[{"float": "FLOAT", "double": "DOUBLE"}.get(text, text.upper())]
 
 
 def literal(value: object, dtype: ir.DataType) -> np.ndarray:

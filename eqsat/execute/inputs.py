@@ -13,13 +13,14 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.model.read.dims import binding_hint, free_sizes
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import op_key
 
-_INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
 _NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
 MOST_ROUNDS = 3
 """How often a Loop runs if its trip count is drawn."""
-_MOVEMENT = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def input_names(model: ir.Model) -> list[str]:
@@ -96,7 +97,7 @@ def _settings(model: ir.Model, drawn: Sequence[ir.Value]) -> list[str]:
         and len(value.shape) == 0
         and value.dtype is not None
         and (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL)
-        and not any((node.domain, node.op_type) in _INDEXED_BY and at == 1 for node, at in _readers(model, value))
+        and not any(at == 1 and has(op_key(node), Trait.LOOKS_UP) for node, at in _readers(model, value))
     ]
 
 
@@ -151,7 +152,7 @@ def _readers(model: ir.Model, value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
             yield from _readers(model, function.inputs[index])
             continue
         yield node, index
-        if node.op_type in _MOVEMENT and index == 0:
+        if index == 0 and has(op_key(node), Trait.REARRANGES):
             yield from _readers(model, node.outputs[0])
 
 
@@ -170,7 +171,7 @@ def _indexed_sizes(model: ir.Model, value: ir.Value) -> list[int]:
     """Lengths of the axes that a value indexes."""
     found: list[int] = []
     for node, index in _readers(model, value):
-        if (node.domain, node.op_type) in _INDEXED_BY and index == 1:
+        if index == 1 and has(op_key(node), Trait.LOOKS_UP):
             data = node.inputs[0]
             axis = node.attributes.get("axis")
             if data is None or data.shape is None or (axis is not None and axis.ref_attr_name):

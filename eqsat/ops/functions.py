@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import MOVES
+from eqsat.ops.undefined import requantization
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode
@@ -136,4 +137,4 @@ REQUANTIZE = declare_function(
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("CastHint", "StopFusion", domain=EQSAT, traits=MOVES)
-declare("Requantize", domain=EQSAT, sampling=sample.requantize)
+declare("Requantize", domain=EQSAT, sampling=sample.requantize, undefined=requantization)

@@ -6,7 +6,42 @@ entries) and data movement. Others can be asked for; then all of their float inp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+Attributes = Mapping[str, Any]
+
+
+class Operands(Protocol):
+    """The operands of a node."""
+
+    def has(self, index: int, /) -> bool:
+        """Whether an operand is there."""
+        ...
+
+    def constant(self, index: int, /) -> np.ndarray | None:
+        """The elements of an operand that is a constant; None where it is absent or computed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The weight of products.
+
+    Attributes:
+        index: Of the input that is the weight where it is constant.
+        axis: The axis of its output channels by attributes and its rank, None where scales by channel do not exist.
+        bias: Index of the bias.
+        scales_bias: Whether attributes make the products or the bias count by a factor.
+    """
+
+    index: int
+    axis: Callable[[Attributes, int], int | None]
+    bias: int | None = None
+    scales_bias: Callable[[Attributes], bool] = lambda attributes: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,25 +50,25 @@ class Role:
 
     Attributes:
         data: Indices of the inputs that carry data; None for all.
-        weight: Index of the input that is a weight where it is constant.
-        bias: Index of the bias.
+        weight: The input that is a weight.
         moves: Whether every output element is an element of the first input, so that outputs have its integers.
         limits: Whether it only limits its input (Relu), so that it is one step with what computes that.
         keeps: Whether it leaves most values as they are.
         selects: Whether every result is an element of one of its operands.
-        by_number: Whether it has an integer form only where the second operand is one number.
+        by_number: The numbers as second operand for which it has an integer form; None where that may be any tensor.
         result: The range of its results if integer operators have a fixed one, independent of calibration.
+        of_node: The role of one node, where attributes and constants decide it; None if it takes no part.
     """
 
     data: tuple[int, ...] | None = None
-    weight: int | None = None
-    bias: int | None = None
+    weight: Weight | None = None
     moves: bool = False
     limits: bool = False
     keeps: bool = False
     selects: bool = False
-    by_number: bool = False
+    by_number: Callable[[float], bool] | None = None
     result: tuple[float, float] | None = None
+    of_node: Callable[[Attributes, Operands], Role | None] | None = None
 
 
 COMPUTES = Role()

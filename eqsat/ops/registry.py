@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
+from eqsat.ops import over_reals
 from eqsat.ops.checks.check import Check
 from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
@@ -25,6 +26,7 @@ from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
 from eqsat.ops.traits import NONE, Trait
 from eqsat.ops.typed_like import Like, TypeRule
+from eqsat.ops.undefined import Requirement
 from eqsat.schema.types import OpKey
 
 
@@ -52,6 +54,8 @@ class Operator:
         definition: It in terms of standard operators; types, values and C follow from it.
         scale: The scale of its result on constants, see :mod:`eqsat.ops.wide`; None where that is the magnitude.
         bounds: The bounds of its result on constants; None where nothing is known of it.
+        undefined: Refuses data on which its standard leaves the result open; None if there are none.
+        over_reals: What it computes over the reals, for proofs; None if it is basic, or nothing is stated.
     """
 
     op: OpKey
@@ -73,6 +77,8 @@ class Operator:
     definition: Definition | None = None
     scale: Scale | None = None
     bounds: BoundsRule | None = None
+    undefined: Requirement | None = None
+    over_reals: over_reals.Definition | None = None
 
 
 TABLE: dict[OpKey, Operator] = {}
@@ -99,6 +105,8 @@ class Facets(TypedDict, total=False):
     definition: Definition | None
     scale: Scale | None
     bounds: BoundsRule | None
+    undefined: Requirement | None
+    over_reals: over_reals.Definition | None
 
 
 _NO_FACETS: Facets = {}

@@ -57,6 +57,15 @@ class Trait(Flag):
     SIZES = 1 << 21
     """Sizes are computed with it: the inference of shapes follows its results where they are known."""
 
+    REARRANGES = 1 << 22
+    """Its result has the elements of its first operand, each once, perhaps in another type."""
+    LOOKS_UP = 1 << 23
+    """Its second operand has positions along an axis of the first, from which it reads."""
+    TOTAL = 1 << 24
+    """It computes something for all operands of its types."""
+    FITS = 1 << 25
+    """It fails only if the shapes of its operands do not fit together."""
+
 
 NONE = Trait.NONE
 ELEMENTWISE = Trait.ELEMENTWISE
@@ -81,3 +90,7 @@ BY_TYPE = Trait.BY_TYPE
 POLES = Trait.POLES
 POSITIVE = Trait.POSITIVE
 KEEPS_FROM_ZERO = Trait.KEEPS_FROM_ZERO
+REARRANGES = Trait.REARRANGES
+LOOKS_UP = Trait.LOOKS_UP
+TOTAL = Trait.TOTAL
+FITS = Trait.FITS

@@ -2,6 +2,9 @@
 
 What moves elements is computed by eqsat's own kernels, on numbers that stand for the elements. Sums and products are
 written out: their terms hold over the reals, and modulo 2^n, but say nothing of how a kernel rounds.
+
+Operators that add and multiply are stated here once more, and not where they are declared: a proof must not take its
+meaning from the kernel that it speaks for. An operator that is missing here only keeps rules from being proven.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from eqsat.proofs.reals import Reals
 from eqsat.proofs.shapes import SOLE
 from eqsat.proofs.terms import Term, walk
 from eqsat.rules import ast
-from eqsat.rules.element_types import DTYPES, limits
+from eqsat.rules.element_types import DTYPES
 from eqsat.rules.tree import walk as walk_terms
+from eqsat.schema.dtypes import limits
 
 _SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 

@@ -3,19 +3,25 @@
 Floats: rounding to nearest even, subnormals, infinities, signed zeros; all NaN are one. Which of two zeros of different
 signs a maximum or minimum gives is open in ONNX, and open here: an unknown choice that is made the same way for the
 same operands. Elementary functions are symbols: equal bits give equal bits. Of strings, complex numbers and narrow
-types nothing is known but whether two have equal bits.
+types nothing is known but whether two have equal bits. The operators in this file are those that the solver knows bit
+by bit; all others that keep an element type are symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import onnx_ir as ir
 
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.proofs.solver import contradict
 from eqsat.proofs.terms import NotModelled, Term, walk
+from eqsat.schema.opset import has_one_type
+from eqsat.schema.types import OpKey
 
 WORK = 8_000_000
 """Of the solver, in its own unit, for one pair of elements of one type."""
@@ -275,13 +281,13 @@ class Bits:
 
 
 _COMPARING = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf")
-_OF_NUMBERS = """
-    Add Sub Mul Div Neg Abs Max Min Sum Mean Relu Clip Reciprocal Sqrt Exp Log Sigmoid Tanh Erf PRelu LeakyRelu
-    HardSigmoid HardSwish Elu Celu Selu Gelu Mish Swish Softplus Softsign Floor Ceil Round Sign Sin Cos
-    ThresholdedRelu Identity Mod
-"""
-_SAME = frozenset(_OF_NUMBERS.split())
-"""Operators whose operands and results have one element type."""
+
+
+@cache
+def _has_one_type(name: str) -> bool:
+    """Whether operands and results of an elementwise operator have one element type."""
+    op = OpKey("", name)
+    return name == "Identity" or (has(op, Trait.ELEMENTWISE) and has_one_type(op))
 
 
 def _types(term: Term, root: ir.DataType, known: Mapping[Hashable, ir.DataType]) -> dict[Term, ir.DataType]:
@@ -308,7 +314,7 @@ def _types(term: Term, root: ir.DataType, known: Mapping[Hashable, ir.DataType])
             give(part, found[typed[0]])
         elif part.op == "Pow" and part.args[0] in found:
             give(part, found[part.args[0]])
-        elif part.op in _SAME and (typed := [a for a in part.args if a in found]):
+        elif _has_one_type(part.op) and (typed := [a for a in part.args if a in found]):
             give(part, found[typed[0]])
     if term not in found:
         give(term, root)
@@ -323,7 +329,7 @@ def _types(term: Term, root: ir.DataType, known: Mapping[Hashable, ir.DataType])
         elif part.op in _COMPARING:
             operands = part.args
             wanted = next((found[a] for a in part.args if a in found), None)
-        elif part.op in _SAME:
+        elif _has_one_type(part.op):
             operands, wanted = part.args, found.get(part)
         else:
             if any(a not in found for a in part.args):

@@ -12,6 +12,8 @@ from eqsat.proofs import arrays, choices, conditions
 from eqsat.proofs.bounded import Left, Rejected, State, Tensor
 from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
+from eqsat.rules.absent_operands import NEG, Remainder, remainder
+from eqsat.rules.callee import SIGNS
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
 from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import find_schema
@@ -92,8 +94,9 @@ class Right:
             return self._built[template.node][template.output]
         op = template.op if isinstance(template.op, OpKey) else self.left.clause.operators[template.op]
         given = self._operands(op, template, dtype)
-        if not op.domain and op.name in ("Add", "Sub", "Mul", "Div", "Neg") and None in given:
-            return self._neutral(op.name, given)
+        left = remainder(op, [operand is not None for operand in given])
+        if left is not None:
+            return self._remaining(left, given)
         while given and given[-1] is None:
             given.pop()
         attrs: dict[str, Any] = dict(default_attrs(op))
@@ -129,13 +132,10 @@ class Right:
                     found[i] = self._template(arg, ir.DataType.INT64 if i in shaping else near)
         return found
 
-    def _neutral(self, name: str, given: list[Tensor | None]) -> Tensor | None:
-        if name in ("Mul", "Div", "Neg"):
-            return None
-        left, right = given
-        if right is None or name == "Add":
-            return left if right is None else right
-        return self.left.apply(OpKey("", "Neg"), {}, {}, [right], 1)[1][0]
+    def _remaining(self, left: Remainder, given: list[Tensor | None]) -> Tensor | None:
+        if left == Remainder.NEGATED:
+            return self.left.apply(NEG, {}, {}, given[1:], 1)[1][0]
+        return {Remainder.LEFT: given[0], Remainder.RIGHT: given[-1]}.get(left)
 
     # ---- expressions ------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Right:
                     number(self._evaluated(part)) if side is None else side
                     for side, part in zip(sides, (expr.left, expr.right), strict=True)
                 ]
-                return apply({"+": "Add", "-": "Sub", "*": "Mul", "/": "Div"}[expr.op], whole)
+                return apply(SIGNS[expr.op], whole)
         return None
 
     def _sole(self, name: str) -> Term | None:

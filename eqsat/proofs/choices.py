@@ -1,4 +1,8 @@
-"""What a proof at bounded sizes tries: shapes of leaves, attributes, and operands that shapes depend on."""
+"""What a proof at bounded sizes tries: shapes of leaves, attributes, and operands that shapes depend on.
+
+Which contents of an operand are worth trying depends on how a proof counts its cases; sampling, which draws operands
+for executed checks, is a facet of the operators.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Whether two terms are equal as far as a numerics class claims: the same object, a normal form, or by the solver."""
+"""Whether two terms are equal as far as a numerics class claims: the same object, a normal form, or by the solver.
+
+The operators in this file are those with an identity of their own that a solver would not find in time, such as the
+absolute value of either sign.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from eqsat.proofs.reals import Reals, same
 from eqsat.proofs.terms import NotModelled, Term, apply, number, walk
 from eqsat.rules import ast
 from eqsat.rules.ast import Numerics
-from eqsat.rules.element_types import limits
+from eqsat.schema.dtypes import BYTES, limits
 
 MOST_SIGNS = 4
 """Absolute values in two terms of which each may have either sign."""
@@ -121,7 +125,7 @@ class Question:
         if inner.op != "symbol" or not isinstance(inner.data, tuple) or inner.data[1] not in self.dtypes:
             return term
         dtype = self.dtypes[inner.data[1]]
-        if to not in (("name", "int32"), ("name", "int64")) or dtype not in (ir.DataType.INT8, ir.DataType.UINT8):
+        if to not in (("name", "int32"), ("name", "int64")) or dtype not in BYTES:
             return term
         table = dict(term.data)["table"]
         assert isinstance(table, tuple)

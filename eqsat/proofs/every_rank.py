@@ -17,6 +17,7 @@ from eqsat.proofs.operators_of_every_rank import Call, OperatorsOfEveryRank
 from eqsat.proofs.shapes import SCALAR, SOLE, Position, Shape
 from eqsat.proofs.terms import NotModelled, Term, apply, either_zero, number, symbol
 from eqsat.rules import ast
+from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.ast import Rule
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.rules.expand import Clause
@@ -205,8 +206,9 @@ class EveryRank(OperatorsOfEveryRank):
         if any(isinstance(arg, ast.Rest) for arg in template.args):
             raise NotModelled("an operator of any number of operands: not modelled for all ranks")
         operands = [self._template(arg) for arg in template.args]
-        if not op.domain and op.name in ("Add", "Sub", "Mul", "Div", "Neg") and None in operands:
-            return self._neutral(op.name, operands)
+        left = remainder(op, [operand is not None for operand in operands])
+        if left is not None:
+            return self._remaining(left, operands)
         attributes: dict[str, Value] = dict(default_attrs(op))
         schema = find_schema(op)
         for name in template.spread:
@@ -226,13 +228,10 @@ class EveryRank(OperatorsOfEveryRank):
         self._built[key] = found
         return found
 
-    def _neutral(self, name: str, operands: list[Denotation | None]) -> Denotation | None:
-        if name in ("Mul", "Div", "Neg"):
-            return None
-        left, right = operands
-        if right is None:
-            return left
-        return right if name == "Add" else self.applied(Call(OpKey("", "Neg"), {}, [right]))
+    def _remaining(self, left: Remainder, operands: list[Denotation | None]) -> Denotation | None:
+        if left == Remainder.NEGATED:
+            return self.applied(Call(NEG, {}, operands[1:]))
+        return {Remainder.LEFT: operands[0], Remainder.RIGHT: operands[-1]}.get(left)
 
     def _shaped(self, op: str, x: Denotation, shape: Shape) -> Denotation:
         shapes = self.shapes

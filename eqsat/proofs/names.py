@@ -13,6 +13,7 @@ from eqsat.proofs import conditions
 from eqsat.proofs.shapes import SOLE, Position, Shape, Shapes
 from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
+from eqsat.rules.callee import SIGNS
 from eqsat.rules.expand import Clause
 
 Value = Hashable
@@ -92,7 +93,7 @@ class Names:
                 found = [self.value(expr.left), self.value(expr.right)]
                 terms = [v if isinstance(v, Term) else number(v) for v in found if isinstance(v, Term | int | float)]
                 if len(terms) == 2 and any(isinstance(v, Term) for v in found):
-                    return apply({"+": "Add", "-": "Sub", "*": "Mul", "/": "Div"}[expr.op], terms)
+                    return apply(SIGNS[expr.op], terms)
         return self.structure(expr)
 
     def _contents(self, name: str) -> Value:

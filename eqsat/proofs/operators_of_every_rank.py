@@ -2,7 +2,8 @@
 
 Elementwise operators read their operands at that position, fitted to their shapes; operators that move elements read
 their first operand at another position, by a map that the same attributes and shapes always decide in the same way.
-Of any other operator only this is used: equal operands and attributes give equal results.
+Of any other operator only this is used: equal operands and attributes give equal results. The operators that this file
+names are those of which more is known by their form alone: how positions of a result lead to positions of operands.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An atom is a symbol, or an operator that is no arithmetic, applied to normal forms; its exponent may be negative. Two
 terms with one normal form are equal wherever both are defined, and what each divides by is kept beside it: a side may
-only be undefined where the other is. For integers the same holds modulo 2^n, as long as nothing is divided.
+only be undefined where the other is. For integers the same holds modulo 2^n, as long as nothing is divided. The
+operators in this file are the arithmetic of polynomials; others are taken apart to them (:mod:`eqsat.ops.over_reals`).
 """
 
 from __future__ import annotations

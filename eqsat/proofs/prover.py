@@ -21,6 +21,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tensor_types import possible_types
 from eqsat.schema.functions import declared
+from eqsat.schema.opset import dtype_of
 
 _Group = tuple[frozenset[str], frozenset[str]]
 ENOUGH = 200
@@ -119,7 +120,7 @@ def _assignments(groups: Sequence[_Group], varied: Sequence[_Group]) -> Iterator
     choices = []
     for group in groups:
         names, allowed = group
-        types = sorted(filter(None, map(_dtype, allowed)), key=_common)
+        types = sorted(filter(None, map(dtype_of, allowed)), key=_common)
         choices.append([(names, t) for t in (types if group in varied else types[:1])])
     for chosen in product(*choices):
         yield {name: dtype for names, dtype in chosen for name in names}
@@ -127,12 +128,6 @@ def _assignments(groups: Sequence[_Group], varied: Sequence[_Group]) -> Iterator
 
 def _common(dtype: ir.DataType) -> tuple[bool, int]:
     return dtype != ir.DataType.FLOAT, dtype.value
-
-
-def _dtype(name: str) -> ir.DataType | None:
-    """The element type of ``tensor(float)``; None for what is no tensor."""
-    text = name.removeprefix("tensor(").removesuffix(")")
-    return ir.DataType.__members__.get({"float": "FLOAT", "double": "DOUBLE"}.get(text, text.upper()))
 
 
 # ---- bounded ranks and sizes ---------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 The left side is assumed to be defined: its divisors are not zero, its roots and logarithms are of what they may be of.
 The right side must then be defined as well, and equal. Elementary functions are symbols of which nothing is known,
-except that exponentials are positive and multiply as their exponents add up.
+except that exponentials are positive and multiply as their exponents add up. The operators in this file are the basic
+ones, which the solver knows; all others are taken apart to them (:mod:`eqsat.ops.over_reals`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ channel's mean by ``e_k E[x_k]`` and its variance by ``e_k² var(x_k)``, where x
 input at one position of the window, over all windows, padding included. These two numbers are kept for each k.
 
 For convolutions no window is gathered: the rows and columns that a position of the window meets form a matrix of zeros
-and ones for each axis, and sums over windows are products with these matrices.
+and ones for each axis, and sums over windows are products with these matrices. Each of the three operators whose
+operands are gathered has a function here that knows which of them meet a weight; nothing else asks for that.
 """
 
 from __future__ import annotations

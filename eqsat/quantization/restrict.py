@@ -15,9 +15,8 @@ from eqsat.quantization.operators import role
 from eqsat.quantization.options import Options
 from eqsat.quantization.scheme import Scheme
 from eqsat.schema.attributes import op_key
+from eqsat.schema.dtypes import BYTES
 from eqsat.simplify.site import is_control
-
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def reasons(model: ir.Model, scheme: Scheme, options: Options) -> dict[str, str]:
@@ -163,4 +162,4 @@ def _floating(snapshot: Snapshot, eclass: int) -> bool:
 
 def _holds_bytes(snapshot: Snapshot, eclass: int | None) -> bool:
     kind = None if eclass is None else snapshot.types[eclass]
-    return kind is not None and kind.dtype in _BYTES
+    return kind is not None and kind.dtype in BYTES

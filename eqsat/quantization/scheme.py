@@ -22,7 +22,7 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.quantization.calibrate import is_float
 from eqsat.quantization.hints import hinted_types
-from eqsat.quantization.operators import Role, bias_is_added_plainly, role, weight_axis
+from eqsat.quantization.operators import Role, attributes, role
 from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import (
     Quantizer,
@@ -175,7 +175,7 @@ class _Maker:
         weight: Quantizer | None = None
         keys: set[tuple] = set()
         for k, value in inputs:
-            if found.weight == k and value.name in self.constants:
+            if found.weight is not None and found.weight.index == k and value.name in self.constants:
                 weight = self.read_weight(i, node, found, value, scale)
                 continue
             quantizer = self.read(i, k, value)
@@ -211,34 +211,37 @@ class _Maker:
     ) -> Quantizer | None:
         if _is_dequantized(value):
             return None
-        array = self.constants[value.name or ""]
-        axis = weight_axis(node, array.ndim) if self.options.per_channel else None
+        array, weight = self.constants[value.name or ""], found.weight
+        assert weight is not None
+        axis = weight.axis(attributes(node), array.ndim) if self.options.per_channel else None
         bias = self.bias(node, found)
         if bias is None or scale is None:
             quantizer = weight_quantizer(array, axis)
         else:
             quantizer = weight_quantizer_with_bias(array, axis, bias, float(scale))
-        assert found.weight is not None
-        return self.add(value.name or "", "weight", quantizer, (i, found.weight))
+        return self.add(value.name or "", "weight", quantizer, (i, weight.index))
 
     def read_bias(self, i: int, node: ir.Node, found: Role, scale: np.ndarray | None, weight: Quantizer | None) -> None:
         bias = self.bias(node, found)
-        if bias is None or scale is None or weight is None or found.bias is None:
+        if bias is None or scale is None or weight is None or found.weight is None or found.weight.bias is None:
             return
-        value = node.inputs[found.bias]
+        value = node.inputs[found.weight.bias]
         assert value is not None
-        self.add(value.name or "", "bias", bias_quantizer(scale, weight.scale, bias.size), (i, found.bias))
+        self.add(value.name or "", "bias", bias_quantizer(scale, weight.scale, bias.size), (i, found.weight.bias))
 
     def bias(self, node: ir.Node, found: Role) -> np.ndarray | None:
         """The bias if it can be an integer: constant, one value per channel, added to the products without a factor."""
-        value = node.inputs[found.bias] if found.bias is not None and len(node.inputs) > found.bias else None
-        if value is None or value.name not in self.constants or not bias_is_added_plainly(node):
+        read = found.weight
+        if read is None or read.bias is None or read.bias >= len(node.inputs) or read.scales_bias(attributes(node)):
+            return None
+        value = node.inputs[read.bias]
+        if value is None or value.name not in self.constants:
             return None
         array = self.constants[value.name]
-        weight = self.constants.get((node.inputs[found.weight or 0] or value).name or "")
+        weight = self.constants.get((node.inputs[read.index] or value).name or "")
         if weight is None or array.ndim != 1 or not np.isfinite(array).all() or _is_dequantized(value):
             return None
-        axis = weight_axis(node, weight.ndim)
+        axis = read.axis(attributes(node), weight.ndim)
         return array if axis is None or array.size == weight.shape[axis] else None
 
     def limited(self, outputs: list[ir.Value]) -> ir.Value | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from eqsat.egraph.judge import Judge
 from eqsat.egraph.limits import RuleStatistics
@@ -16,39 +15,19 @@ from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
-from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
 from eqsat.report.compare import compare
 from eqsat.report.growth import growth
 from eqsat.report.memory import memory_of_plan
+from eqsat.report.regions import kernel_rows, operators, region_rows
 from eqsat.report.trust import trust_in
 from eqsat.rules.listing import short_place
 from eqsat.schema.free_sizes import typical
 from eqsat.stages.assemble import Program
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced
-
-
-@dataclass(frozen=True, slots=True)
-class RegionInfo:
-    """A region of the result.
-
-    Attributes:
-        target: Name.
-        nodes: Its kernels in execution order (operator or composite); a composite counts once.
-        inputs: Names of tensors it reads from outside, constants left out.
-        outputs: Names of tensors read outside.
-        cost: Seconds of its kernels, its dispatch and its copies.
-    """
-
-    name: str
-    target: str
-    nodes: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    cost: float
 
 
 def collect(
@@ -68,7 +47,6 @@ def collect(
     formulation, saturation = priced.formulation, priced.saturated.saturation
     statistics = (*saturation.statistics, *loaded.placed)
     plan = assembled.plan
-    rows = _region_rows(formulation, solution, assembled, pieces)
     on_host = [n for n in plan.nodes if n.target == 0]
     own = [n for n in (formulation.snapshot.nodes[i] for i in formulation.original_nodes) if n.op not in ANNOTATIONS]
     before = report.Totals(formulation.baseline, len(own), 0, 0, len(own))
@@ -82,13 +60,7 @@ def collect(
     places = {s.name: short_place(s.place) for s in statistics}
     comparison = compare(loaded, priced, program, origins)
     work = [node.work for node in comparison.after.nodes if node.kind not in ("input", "output")]
-    kernels = tuple(
-        report.KernelRow(
-            k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""), work=work[i]
-        )
-        for piece, r in zip(pieces, describe(plan, pieces), strict=True)
-        for i, k in zip(piece.nodes, r.kernels, strict=True)
-    )
+    kernels = kernel_rows(plan, pieces, places, work)
     chosen = Counter(k.rule for k in kernels)
     return report.Summary(
         model=loaded.model.graph.name or "model",
@@ -109,24 +81,13 @@ def collect(
         ),
         seconds=dict(seconds),
         kernels=kernels,
-        regions=rows,
+        regions=region_rows(plan, pieces, _copy_costs(formulation, solution, pieces)),
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
         trust=trust_in(origins, (*loaded.every_rule, *loaded.claims)),
         memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
         graphs=(comparison,),
-    )
-
-
-def region_infos(summary: report.Summary) -> tuple[RegionInfo, ...]:
-    """The regions of a summary with their kernels."""
-    kernels: dict[str, list[str]] = {}
-    for kernel in summary.kernels:
-        kernels.setdefault(kernel.region, []).append(kernel.op)
-    return tuple(
-        RegionInfo(r.name, r.target, tuple(kernels.get(r.name, ())), r.inputs, r.outputs, r.cost)
-        for r in summary.regions
     )
 
 
@@ -145,26 +106,6 @@ def _rule_row(statistics: RuleStatistics, chosen: int) -> report.RuleRow:
         undecided=statistics.undecided,
         undecided_condition=statistics.undecided_condition,
         seconds=statistics.seconds,
-    )
-
-
-def _region_rows(
-    formulation: Formulation, solution: Solution, assembled: Assembled, pieces: Sequence[Region]
-) -> tuple[report.RegionRow, ...]:
-    copies = _copy_costs(formulation, solution, pieces)
-    return tuple(
-        report.RegionRow(
-            described.name,
-            described.target,
-            len(described.kernels),
-            described.operators,
-            tuple(t.name for t in described.inputs),
-            tuple(t.name for t in described.outputs),
-            described.cost + copies[i],
-            dispatch=described.dispatch,
-            copies=copies[i],
-        )
-        for i, described in enumerate(describe(assembled.plan, pieces))
     )
 
 

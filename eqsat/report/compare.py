@@ -9,10 +9,10 @@ from eqsat.errors import EqsatError
 from eqsat.explain.origin import Origin
 from eqsat.extract.from_egraph import Pricing
 from eqsat.ops.functions import ANNOTATIONS
-from eqsat.partition.describe import operators
 from eqsat.partition.names import value_names
 from eqsat.report.cover import covered
 from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion, RuleText
+from eqsat.report.regions import operators
 from eqsat.rules.listing import short_place, texts_of
 from eqsat.schema.types import TensorType
 from eqsat.stages.assemble import Program

@@ -99,6 +99,7 @@ class RegionRow:
         body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
         dispatch: Seconds to start it.
         copies: Seconds of the copies it needs between the memories of targets.
+        nodes: The operator or composite of each kernel, in execution order.
     """
 
     name: str
@@ -111,6 +112,7 @@ class RegionRow:
     body: str = ""
     dispatch: float = 0.0
     copies: float = 0.0
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ negation absent as well. Operators take it where their operand is optional; anyw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
+
 from eqsat.errors import EqsatError
 from eqsat.rules.ast import Build, Match, Name, Template, operands
 from eqsat.rules.callee import known
@@ -14,8 +17,43 @@ from eqsat.rules.scope import Context
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
-_PRODUCTS = (OpKey("", "Mul"),)
+NEG = OpKey("", "Neg")
+
+
+class Remainder(Enum):
+    """What is left of an operator of which operands are absent."""
+
+    NOTHING = "an absent value"
+    LEFT = "the left operand"
+    RIGHT = "the right operand"
+    NEGATED = "the negated right operand"
+    UNDEFINED = "no value: a divisor is absent"
+
+
+def remainder(op: OpKey, present: Sequence[bool]) -> Remainder | None:
+    """What an operator gives where operands are absent.
+
+    Args:
+        op: The operator.
+        present: Whether each operand is there.
+
+    Returns:
+        None if all are, or if the operator is not one of those that the absent value is defined for.
+    """
+    if all(present) or op.domain:
+        return None
+    match op.name, tuple(present):
+        case ("Neg", (False,)) | ("Mul", (_, _)) | ("Add" | "Sub", (False, False)) | ("Div", (False, True)):
+            return Remainder.NOTHING
+        case "Div", (_, False):
+            return Remainder.UNDEFINED
+        case "Add" | "Sub", (True, False):
+            return Remainder.LEFT
+        case "Add", (False, True):
+            return Remainder.RIGHT
+        case "Sub", (False, True):
+            return Remainder.NEGATED
+    return None
 
 
 def check_presence(template: Template, clause: Clause, context: Context) -> None:
@@ -49,14 +87,9 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
         if not any(isinstance(part, Match) and part.bind == node for part in walk(clause.roots, operands)):
             raise _missing(template, f"the attributes of `{name}`", name, context)
     there = [a is not None and _is_present(a, clause, context) for a in template.args]
-    if op in _SUMS and len(there) == 2:
-        return any(there)
-    if op in _PRODUCTS and len(there) == 2:
-        return all(there)
-    if op == OpKey("", "Div") and len(there) == 2 and there[1]:
-        return there[0]
-    if op == OpKey("", "Neg"):
-        return there[0]
+    left = remainder(op, there)
+    if left is not None and left != Remainder.UNDEFINED:
+        return left != Remainder.NOTHING
     signature = known(op)
     for i, (arg, present) in enumerate(zip(template.args, there, strict=True)):
         if arg is not None and not present and not signature.parameter(i).optional:

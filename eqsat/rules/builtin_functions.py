@@ -12,9 +12,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules.arithmetic import LONGEST, as_number, check_size, equal, items, truth
-from eqsat.rules.element_types import limits
 from eqsat.rules.kinds import Kind
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.schema.dtypes import limits
 from eqsat.schema.size import Size, largest, smallest
 from eqsat.schema.types import bits
 

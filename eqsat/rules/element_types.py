@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from functools import cache
 
-import ml_dtypes
 import onnx_ir as ir
 
 from eqsat.schema.dtypes import dtype_name
@@ -44,24 +41,3 @@ def dtype_hint(name: str) -> str:
     short = _SHORT.match(name)
     meant = _KINDS[short["kind"].lower()] + short["bits"] if short else _WORDS.get(name.lower(), "")
     return f"did you mean `{meant}`?" if meant in DTYPES else did_you_mean(name, (*DTYPES, *DTYPE_LISTS))
-
-
-@cache
-def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
-    """Least and greatest finite value.
-
-    Raises:
-        ValueError: The type has no order (strings, complex numbers).
-    """
-    if dtype == ir.DataType.BOOL:
-        return 0, 1
-    name = dtype_name(dtype)
-    if dtype in DTYPE_LISTS["integers"]:
-        width = dtype.bitwidth
-        return (0, 2**width - 1) if name.startswith("uint") else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
-    if dtype not in DTYPE_LISTS["floats"]:
-        raise ValueError(f"{name} has no lowest and highest value")
-    info = ml_dtypes.finfo(dtype.numpy())
-    low, high = float(info.min), float(info.max)
-    assert math.isfinite(low) and math.isfinite(high)
-    return low, high

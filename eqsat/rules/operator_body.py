@@ -16,7 +16,6 @@ import onnx_ir as ir
 from eqsat.errors import EqsatError, ModelError
 from eqsat.ops.properties import is_deterministic
 from eqsat.rules import ast
-from eqsat.rules.element_types import DTYPES
 from eqsat.rules.evaluation import Unknown, evaluate
 from eqsat.rules.signatures import Parameter, Signature, signature
 from eqsat.rules.tree import without_places
@@ -175,7 +174,7 @@ class _Writer:
         neighbours = (i for i in tensors if not standard or found.parameter(i).type_name == parameter.type_name)
         like = next((tensors[i] for i in neighbours), None)
         if like is None:
-            if isinstance(arg, ast.Tensor) and "tensor(int64)" in parameter.types:
+            if isinstance(arg, ast.Tensor) and opset.type_name(ir.DataType.INT64) in parameter.types:
                 return self._stored(value, ir.DataType.INT64, arg.place)
             requirement = "a number with an element type is required where no neighbour gives it one"
             raise _error(arg.place, requirement, hint="write `tensor(value, float32)`")
@@ -193,12 +192,9 @@ class _Writer:
         return self._step(_CONSTANT, (("value", TensorAttr(array, dtype)),), (), 0, 1)
 
 
-_BY_TYPE = {f"tensor({dtype.name.lower()})": dtype for dtype in DTYPES.values()}
-
-
 def _only(parameter: Parameter) -> ir.DataType | None:
     """The element type of an operand that may have one only."""
-    return _BY_TYPE.get(next(iter(parameter.types))) if len(parameter.types) == 1 else None
+    return opset.dtype_of(next(iter(parameter.types))) if len(parameter.types) == 1 else None
 
 
 def _error(place: ast.Place, requirement: str, actual: str = "", hint: str = "") -> ModelError:

@@ -127,7 +127,7 @@ def _of_declared(operator: Operator) -> Signature:
 
 
 def _type_names(dtypes: Dtypes) -> frozenset[str]:
-    return frozenset(f"tensor({dtype.name.lower()})" for dtype in dtypes)
+    return frozenset(map(opset.type_name, dtypes))
 
 
 def _kind_of(value: object) -> str:

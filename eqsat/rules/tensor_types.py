@@ -16,14 +16,16 @@ from eqsat.rules.constness import conjuncts
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
+from eqsat.schema.opset import type_name
 from eqsat.schema.types import OpKey
 
-_TENSOR_OF = {name: f"tensor({dtype.name.lower()})" for name, dtype in DTYPES.items()}
+_TENSOR_OF = {name: type_name(dtype) for name, dtype in DTYPES.items()}
 _TENSORS = frozenset(_TENSOR_OF.values())
 FEW = 2
 """Types that the result of an operator may have, as of those for quantized tensors; with more, each pattern leaves out
 some."""
-_NUMBERS = _TENSORS - {"tensor(string)", "tensor(bool)"}
+_STRINGS, _BOOLS = (frozenset((_TENSOR_OF[name],)) for name in ("string", "bool"))
+_NUMBERS = _TENSORS - _STRINGS - _BOOLS
 
 
 @dataclass(eq=False)
@@ -165,7 +167,7 @@ def _types_of(term: ast.Expr) -> frozenset[str] | None:
     if isinstance(term, ast.Name) and term.name in DTYPES:
         return frozenset((_TENSOR_OF[term.name],))
     if isinstance(term, ast.Name) and term.name in DTYPE_LISTS:
-        return frozenset(f"tensor({dtype.name.lower()})" for dtype in DTYPE_LISTS[term.name])
+        return frozenset(map(type_name, DTYPE_LISTS[term.name]))
     if isinstance(term, ast.Sequence):
         found = [_types_of(item) for item in term.items]
         known = [types for types in found if types is not None]
@@ -185,7 +187,7 @@ class _Checker:
             case ast.Name():
                 return self._named(pattern.name, pattern.place)
             case ast.Number(value=bool()):
-                return _Type(frozenset(("tensor(bool)",)), pattern.place)
+                return _Type(_BOOLS, pattern.place)
             case ast.Number():
                 return _Type(_NUMBERS, pattern.place)
             case ast.Match():
@@ -223,7 +225,7 @@ class _Checker:
                 dtype = template.dtype
                 if isinstance(dtype, ast.Name) and dtype.name in DTYPES:
                     return _Type(frozenset((_TENSOR_OF[dtype.name],)), template.place)
-                return _Type(_NUMBERS | {"tensor(bool)"}, template.place)
+                return _Type(_NUMBERS | _BOOLS, template.place)
             case ast.Build():
                 op = template.op if isinstance(template.op, OpKey) else self.clause.operators[template.op]
                 return self._applied(op, template.args, template.output, template.place, self.template)
@@ -282,10 +284,10 @@ def _root(found: _Type) -> _Type:
 
 
 _CLASSES = (
-    ("a tensor of strings", frozenset(("tensor(string)",))),
-    ("a tensor of truth values", frozenset(("tensor(bool)",))),
-    ("a tensor of floats", frozenset(t for t in _TENSORS if "float" in t or "double" in t)),
-    ("a tensor of integers", frozenset(t for t in _TENSORS if "int" in t)),
+    ("a tensor of strings", _STRINGS),
+    ("a tensor of truth values", _BOOLS),
+    ("a tensor of floats", frozenset(map(type_name, DTYPE_LISTS["floats"]))),
+    ("a tensor of integers", frozenset(map(type_name, DTYPE_LISTS["integers"]))),
     ("a tensor of numbers", _NUMBERS),
     ("a tensor", _TENSORS),
 )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
@@ -16,6 +20,9 @@ _BY_NAME = {d.name.lower(): d for d in ir.DataType if d != ir.DataType.UNDEFINED
     "float64": ir.DataType.DOUBLE,
     "str": ir.DataType.STRING,
 }
+
+BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+"""The element types of quantized tensors."""
 
 
 def to_dtype(dtype: DTypeLike, *, place: str = "") -> ir.DataType:
@@ -41,3 +48,23 @@ def to_dtype(dtype: DTypeLike, *, place: str = "") -> ir.DataType:
 def dtype_name(dtype: ir.DataType) -> str:
     """The usual name: ``float32``, not ONNX's ``float``."""
     return {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}.get(dtype, dtype.name.lower())
+
+
+@cache
+def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
+    """Least and greatest finite value.
+
+    Raises:
+        ValueError: The type has no order (strings, complex numbers).
+    """
+    if dtype == ir.DataType.BOOL:
+        return 0, 1
+    if dtype.is_integer():
+        width = dtype.bitwidth
+        return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if dtype.is_signed() else (0, 2**width - 1)
+    if not dtype.is_floating_point():
+        raise ValueError(f"{dtype_name(dtype)} has no lowest and highest value")
+    info = ml_dtypes.finfo(dtype.numpy())
+    low, high = float(info.min), float(info.max)
+    assert math.isfinite(low) and math.isfinite(high)
+    return low, high

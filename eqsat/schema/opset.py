@@ -195,6 +195,13 @@ def input_dtypes(op: OpKey, index: int) -> frozenset[ir.DataType]:
 
 
 @cache
+def has_one_type(op: OpKey) -> bool:
+    """Whether all operands and results have the same type."""
+    found = schema(op)
+    return len({parameter.type_str for parameter in (*found.inputs, *found.outputs)}) == 1
+
+
+@cache
 def attribute_types(op: OpKey) -> dict[str, ir.AttributeType]:
     """Types of the attributes by name. Do not modify the result."""
     return {name: ir.AttributeType[str(a.type).rpartition(".")[2]] for name, a in sorted(schema(op).attributes.items())}
@@ -251,13 +258,22 @@ def _contrib_schema(name: str, entry: dict) -> Schema:
     )
 
 
-_BY_TYPE_STRING = {
-    f"tensor({onnx.helper.tensor_dtype_to_string(int(d)).removeprefix('TensorProto.').lower()})": d
-    for d in ir.DataType
-    if d != ir.DataType.UNDEFINED
-} | {"tensor(float)": ir.DataType.FLOAT, "tensor(double)": ir.DataType.DOUBLE}
+# ---- types as schemas name them ------------------------------------------------------------------
+
+
+def type_name(dtype: ir.DataType) -> str:
+    """How schemas name the type of a tensor: ``tensor(float)``."""
+    return f"tensor({dtype.name.lower()})"
+
+
+_BY_TYPE_NAME = {type_name(dtype): dtype for dtype in ir.DataType if dtype != ir.DataType.UNDEFINED}
+
+
+def dtype_of(name: str) -> ir.DataType | None:
+    """The element type of ``tensor(float)``; None for what is no tensor."""
+    return _BY_TYPE_NAME.get(name)
 
 
 def dtypes(types: Iterable[str]) -> frozenset[ir.DataType]:
     """Element types of the tensors among the types that a schema names."""
-    return frozenset(_BY_TYPE_STRING[t] for t in types if t in _BY_TYPE_STRING)
+    return frozenset(_BY_TYPE_NAME[t] for t in types if t in _BY_TYPE_NAME)

@@ -2,7 +2,8 @@
 
 Most new versions of an operator only accept more: further element types, an attribute whose default is what the
 operator did before, an operand that may be absent. A node of the older version then means the same in the newer one,
-word for word. Schemas show this, except for what :data:`_CHANGED` lists.
+word for word. Schemas show this, except for what :data:`_CHANGED` lists. Its tables are the standard's history and say
+nothing of what operators do today, so they are not facets of operators.
 """
 
 from __future__ import annotations

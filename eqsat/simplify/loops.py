@@ -10,13 +10,6 @@ from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key, subgraphs, to_attrs
 from eqsat.simplify.edit import Editor, constant_of, is_read, number_of, reads, rebuilt, through_identities
 
-_TOTAL = frozenset({"Constant", "Identity", "LogSoftmax", "Shape", "Size", "Softmax", "Transpose"})
-"""Operators that compute something for whatever operands of their types, beside those of one element each."""
-_BY_SHAPE = frozenset({"Conv", "Gemm", "MatMul"})
-"""Operators that fail only if shapes do not fit together, which is known where these are; as those that broadcast."""
-_BY_VALUE = frozenset({"Div", "Mod", "Pow"})
-"""Operators that may fail on integers."""
-
 
 def first_carried(node: ir.Node) -> tuple[int, int, int]:
     """Where carried values begin: among the inputs of a loop, and the inputs and outputs of its body."""
@@ -100,15 +93,16 @@ def move_invariants(node: ir.Node, editor: Editor) -> bool:
 
 
 def _cannot_fail(node: ir.Node) -> bool:
-    if node.domain not in ("", "ai.onnx"):
-        return False
     op = op_key(node)
-    if node.op_type in _TOTAL or has(op, Trait.UNARY):
+    if op.domain:
+        return False
+    if has(op, Trait.TOTAL) or has(op, Trait.UNARY):
         return True
+    # What depends on shapes alone is decided once these are known.
     known = all(v is None or (v.shape is not None and v.shape.is_static()) for v in node.inputs)
     floats = all(v is None or v.dtype is None or v.dtype.is_floating_point() for v in node.inputs)
-    by_shape = node.op_type in _BY_SHAPE or has(op, Trait.BROADCASTS)
-    return by_shape and known and (floats or node.op_type not in _BY_VALUE)
+    by_shape = has(op, Trait.FITS) or has(op, Trait.BROADCASTS)
+    return by_shape and known and (floats or not has(op, Trait.POLES))
 
 
 def drop_useless(node: ir.Node, editor: Editor) -> bool:

@@ -2,7 +2,8 @@
 
 A result is executed with eqsat's kernels, so the input should not be: a kernel that is wrong on both sides in the same
 way hides an error. ONNX Runtime evaluates one operator at a time, each in a session without optimizations and on one
-thread; a session serves all shapes, so that a network needs few of them.
+thread; a session serves all shapes, so that a network needs few of them. The operators in this file are those with
+which one of these implementations does not follow the standard, or ends the process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.check import oracle as standard
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.undefined import Undefined as OpenResult
+from eqsat.ops.undefined import Unrepresentable
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.functions import find_reference, function_body
@@ -156,9 +159,9 @@ def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
     try:
         if all(isinstance(x, np.ndarray) or x is None for x in inputs):
             standard.require_defined(op, attrs, inputs)
-    except standard.Unrepresentable as error:
+    except Unrepresentable as error:
         raise Undefined(str(error)) from error
-    except standard.Undefined as error:
+    except OpenResult as error:
         raise Failed(str(error)) from error
 
 

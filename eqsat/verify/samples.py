@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.rules.element_types import limits
+from eqsat.schema.dtypes import limits
 from eqsat.schema.types import TensorType
 
 

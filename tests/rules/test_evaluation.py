@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.rules.ast import Condition, Expr, Place
-from eqsat.rules.element_types import DTYPES, limits
+from eqsat.rules.element_types import DTYPES
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, Uses, evaluate, holds, uses
-from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.dtypes import dtype_name, limits
 from eqsat.schema.types import OpKey, TensorType
 from tests.rules.reading import expression, rule
 

@@ -26,6 +26,7 @@ from eqsat.partition.written_operators import written_operator
 from eqsat.rules.ast import Expr, Target
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.functions import find_function
 from eqsat.schema.types import TensorType, tensor_type
 from eqsat.schema.versions import SOURCE_OPSET
@@ -191,7 +192,7 @@ def drawn(model: ir.Model) -> dict[str, np.ndarray]:
 def _drawn(kind: TensorType, rng: np.random.Generator) -> np.ndarray:
     if kind.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16):
         return (rng.random(_shape(kind)) + 0.1).astype(kind.dtype.numpy())
-    if kind.dtype in (ir.DataType.INT8, ir.DataType.UINT8):
+    if kind.dtype in BYTES:
         return rng.integers(0, 100, _shape(kind)).astype(kind.dtype.numpy())
     return np.zeros(_shape(kind), kind.dtype.numpy())
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.expressions.registry import Argument, Expression, Scalar, expression
+from eqsat.schema.dtypes import BYTES
 
 _MS = "com.microsoft"
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 Attributes = Mapping[str, Any]
 Arguments = Sequence[Argument | None]
 _Bytes = Callable[[Attributes, Arguments, ir.DataType], Expression]
@@ -46,7 +46,7 @@ def in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
         @expression(name, domain=_MS)
         def checked(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
             given = [*arguments, *[None] * (operands - len(arguments))]
-            return write(attributes, given, result) if result in _BYTES else None
+            return write(attributes, given, result) if result in BYTES else None
 
         return checked
 

@@ -1,4 +1,7 @@
-"""Executes the body of a loop on rows of lanes: which rows a round reads, and what it makes of them."""
+"""Executes the body of a loop on rows of lanes: which rows a round reads, and what it makes of them.
+
+It knows the operators of which exporters make the rounds of recurrent networks; a body with any other stays a loop.
+"""
 
 from __future__ import annotations
 

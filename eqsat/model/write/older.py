@@ -3,6 +3,8 @@
 In memory every model is at the pinned opset, which is newer than what most runtimes load. A file is written as old as
 its input was, if the operators in it exist there with the same meaning. Some are spelled differently there: axes were
 attributes before they were inputs. An operator that is newer than the caller allows is replaced by its definition.
+What could be expressed when is the standard's history; it stands here and in :mod:`eqsat.schema.versions`, and not with
+what operators do today.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from eqsat.ops import over_reals as reals
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.unary import erf, of_one
 from eqsat.ops.kernel import Attributes, in_single
@@ -145,28 +146,31 @@ ENDINGS: Mapping[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS, quantization=Role(data=(0,), limits=True, keeps=True))
+declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS, quantization=Role(data=(0,), limits=True, keeps=True),
+    over_reals=reals.relu)
 declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
-    quantization=DATA)
+    quantization=DATA, over_reals=reals.leaky_relu)
 declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting,
-    checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES)
+    checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES, over_reals=reals.prelu)
 declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO,
-    sampling=sample.activation, quantization=DATA)
+    sampling=sample.activation, quantization=DATA, over_reals=reals.elu)
 declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
 declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
-declare("Sigmoid", numpy=of_one(sigmoid), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
+declare("Sigmoid", numpy=of_one(sigmoid), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA,
+    over_reals=reals.sigmoid)
 declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
-    quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5))
-declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0))
+    quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5), over_reals=reals.hard_sigmoid)
+declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0),
+    over_reals=reals.hard_swish)
 declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO, sampling=sample.activation,
-    quantization=DATA)
-declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
-declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, quantization=DATA)
-declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA)
+    quantization=DATA, over_reals=reals.swish)
+declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA, over_reals=reals.softplus)
+declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, quantization=DATA, over_reals=reals.mish)
+declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA, over_reals=reals.softsign)
 declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
-    quantization=DATA)
+    quantization=DATA, over_reals=reals.thresholded_relu)
 declare("Shrink", numpy=shrink, traits=UNARY | BENDS)
 declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO,
     checks=(attributes.words(approximate=("none", "tanh")),), sampling=sample.activation, quantization=DATA,

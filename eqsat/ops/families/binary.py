@@ -9,7 +9,8 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import scales
+from eqsat.ops import over_reals as reals
+from eqsat.ops import scales, undefined
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback, Function, in_single
 from eqsat.ops.quantization_role import COMPUTES, Role
@@ -129,7 +130,8 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Mod", numpy=mod, traits=BROADCASTS | POLES, checks=(attributes.mod, data.divide), sampling=sample.divide)
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES, checks=(attributes.mod, data.divide), sampling=sample.divide,
+    undefined=undefined.division)
 declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES, sampling=None,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
 declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
@@ -138,11 +140,12 @@ declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SE
     macs=count.variadic, quantization=Role(keeps=True, selects=True))
 declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS, macs=count.variadic,
     quantization=COMPUTES, scale=scales.of_sum)
-declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean)
+declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
+    over_reals=reals.mean)
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where)
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS,
     checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
-    quantization=Role(data=(0,), limits=True, keeps=True, selects=True))
+    quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
 declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
 declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS)
@@ -150,18 +153,19 @@ declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | C
 declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE)
 declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE)
 declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO,
-    checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=True),
-    scale=scales.of_quotient, bounds=bounds.divided)
+    checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
+    scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
 declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES)
-declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS)
-declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS)
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS, over_reals=reals.greater)
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS,
+    over_reals=reals.greater_or_equal)
 declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS)
 declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS)
 declare("Mul", numpy=_since_broadcasting(np.multiply), traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO,
     quantization=COMPUTES, scale=scales.of_product, bounds=bounds.multiplied)
 declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE)
 declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO,
-    sampling=sample.power, quantization=Role(data=(0,), by_number=True))
+    sampling=sample.power, quantization=Role(data=(0,), by_number=lambda n: n >= 1 and n.is_integer()))
 declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
 declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE)

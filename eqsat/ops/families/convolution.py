@@ -17,10 +17,10 @@ from eqsat.ops.depthwise import depthwise
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convolution
 from eqsat.ops.normal_windows import window
-from eqsat.ops.quantization_role import Role
+from eqsat.ops.quantization_role import Role, Weight
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import windows as sample
-from eqsat.ops.traits import PARAMETRIC
+from eqsat.ops.traits import FITS, PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
 from eqsat.schema.opset import MICROSOFT
 
@@ -190,15 +190,24 @@ def transposed_padding(
     return begin, out
 
 
+def _output_axis(attrs: Attributes, rank: int) -> int | None:
+    return 0
+
+
+def _transposed_output_axis(attrs: Attributes, rank: int) -> int | None:
+    # With groups, an index of this axis stands for a channel in each of them.
+    return 1 if attrs.get("group", 1) == 1 else None
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Conv", numpy=conv, traits=PARAMETRIC, contracted=(0, 1), macs=count.convolution(1),
+declare("Conv", numpy=conv, traits=PARAMETRIC | FITS, contracted=(0, 1), macs=count.convolution(1),
     need=need_convolution(0, 1), checks=(attributes.auto_pad, layers.convolution()), normal_form=(window(1),),
-    sampling=sample.convolution, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
+    sampling=sample.convolution, quantization=Role(data=(0, 1), weight=Weight(1, _output_axis, bias=2)), bias=2)
 declare("ConvTranspose", numpy=conv_transpose, traits=PARAMETRIC, contracted=(0, 1), macs=count.transposed_convolution,
     need=need_transposed_convolution, checks=(attributes.auto_pad, layers.convolution(transposed=True)),
     normal_form=(window(1, transposed=True),), sampling=sample.transposed_convolution,
-    quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
+    quantization=Role(data=(0, 1), weight=Weight(1, _transposed_output_axis, bias=2)), bias=2)
 declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),),
     bias=3)
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -18,7 +18,7 @@ from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import INDEXES, MOVES, PARAMETRIC, SELECTS, SIZES
+from eqsat.ops.traits import INDEXES, LOOKS_UP, MOVES, PARAMETRIC, SELECTS, SIZES
 
 
 def _checked(indices: np.ndarray, length: int) -> np.ndarray:
@@ -141,9 +141,9 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES, need=need_gather, checks=(data.gather,),
+declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(data.gather,),
     normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
-declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES,
+declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP,
     checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),), quantization=MOVES_DATA)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES, need=need_gather_nd,
     checks=(attributes.indices_nd, data.gather_nd), quantization=MOVES_DATA)

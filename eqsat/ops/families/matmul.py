@@ -15,10 +15,10 @@ from eqsat.ops import normal
 from eqsat.ops.checks import data
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
-from eqsat.ops.quantization_role import Role
+from eqsat.ops.quantization_role import Role, Weight
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import products as sample
-from eqsat.ops.traits import LINEAR
+from eqsat.ops.traits import FITS, LINEAR
 
 _EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 
@@ -89,12 +89,27 @@ def _magnitude(x: np.ndarray) -> float:
     return max(abs(float(x.min())), abs(float(x.max())))
 
 
+def _columns(attrs: Attributes, rank: int) -> int | None:
+    return rank - 1 if rank >= 2 else None
+
+
+def _gemm_columns(attrs: Attributes, rank: int) -> int | None:
+    return 0 if attrs.get("transB", 0) else 1
+
+
+def _has_factors(attrs: Attributes) -> bool:
+    return attrs.get("alpha", 1.0) != 1.0 or attrs.get("beta", 1.0) != 1.0
+
+
+_GEMM_WEIGHT = Weight(1, _gemm_columns, bias=2, scales_bias=_has_factors)
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("MatMul", numpy=matmul, traits=LINEAR, contracted=(0, 1), macs=count.product, need=need_product(1),
-    sampling=sample.matmul, quantization=Role(data=(0, 1), weight=1), bounds=bounds.product)
-declare("Gemm", numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1), checks=(data.gemm,),
-    sampling=sample.gemm, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
+declare("MatMul", numpy=matmul, traits=LINEAR | FITS, contracted=(0, 1), macs=count.product, need=need_product(1),
+    sampling=sample.matmul, quantization=Role(data=(0, 1), weight=Weight(1, _columns)), bounds=bounds.product)
+declare("Gemm", traits=FITS, numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
+    checks=(data.gemm,), sampling=sample.gemm, quantization=Role(data=(0, 1), weight=_GEMM_WEIGHT), bias=2)
 declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum, normal_form=(normal.summation,),
     sampling=sample.einsum)
 declare("Det", macs=count.determinant, need=need_determinant)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.ops import normal
+from eqsat.ops import normal, undefined
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.kernel import Attributes, Function, at_least_single
@@ -162,5 +162,6 @@ declare("QLinearSigmoid", domain=MICROSOFT, numpy=_of_one(lambda attrs, x: sigmo
     sampling=sample.unary, typed_like=Like("Sigmoid"))
 declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=_of_one(leaky_relu), sampling=sample.unary,
     typed_like=Like("LeakyRelu"))
-declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear, traits=BENDS, typed_like=Like("Identity", result=2))
+declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear, traits=BENDS, typed_like=Like("Identity", result=2),
+    undefined=undefined.quantization)
 declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear, typed_like=Like("Identity", result=1))

@@ -17,7 +17,18 @@ from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, LINEAR, OWN_ATTRIBUTES, POLES, POSITIVE, REDUCTION, SELECTS, SIZES
+from eqsat.ops.traits import (
+    BENDS,
+    ELEMENTARY,
+    LINEAR,
+    OWN_ATTRIBUTES,
+    POLES,
+    POSITIVE,
+    REDUCTION,
+    SELECTS,
+    SIZES,
+    TOTAL,
+)
 from eqsat.ops.typed_like import Like
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
@@ -211,8 +222,8 @@ declare("CumSum", numpy=_cumulative(np.cumsum, 0), traits=LINEAR, macs=count.inp
 declare("CumProd", numpy=_cumulative(np.cumprod, 1), macs=count.input_elements,
     checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
 declare("Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.along, common=_ALONG_AXIS)
-declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.along,
-    common=_ALONG_AXIS)
+declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | TOTAL,
+    sampling=sample.along, common=_ALONG_AXIS)
 declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
@@ -223,6 +234,6 @@ declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, quantiz
 declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION | SIZES, common=_REDUCES)
 declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
-declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE, sampling=sample.along,
-    quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
+declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE | TOTAL,
+    sampling=sample.along, quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
 declare("BiasSoftmax", domain=MICROSOFT, definition=biased_softmax, typed_like=Like("Identity"))

@@ -18,7 +18,7 @@ from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_resize
-from eqsat.ops.quantization_role import DATA
+from eqsat.ops.quantization_role import DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import resampling as sample
 from eqsat.ops.traits import PARAMETRIC
@@ -266,6 +266,13 @@ def _interpolate(x: np.ndarray, axis: int, index: np.ndarray, weights: np.ndarra
     return y
 
 
+def _role(attrs: Attributes, operands: Operands) -> Role | None:
+    """The nearest element is one of the operand, unless it lies outside of it."""
+    if attrs.get("mode", "nearest") != "nearest":
+        return DATA
+    return Role(data=(0,), moves=attrs.get("coordinate_transformation_mode") != "tf_crop_and_resize")
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 _RESIZE_WORDS = attributes.words(
@@ -277,6 +284,6 @@ _RESIZE_WORDS = attributes.words(
     keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"))
 declare("Resize", numpy={11: resize, 10: resize_first}, traits=PARAMETRIC, shaped_by=(1, 2, 3), macs=count.resize,
     need=need_resize, checks=(_RESIZE_WORDS, attributes.resize, data.parameters(vectors=(1, 2, 3))),
-    normal_form=(normal.axes,), sampling=sample.resize, quantization=DATA)
+    normal_form=(normal.axes,), sampling=sample.resize, quantization=Role(data=(0,), of_node=_role))
 declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, traits=PARAMETRIC,
     shaped_by=(1,), macs=count.resize, need=need_resize)

@@ -15,7 +15,7 @@ from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import BY_TYPE, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, SIZES
+from eqsat.ops.traits import BY_TYPE, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, REARRANGES, SIZES, TOTAL
 from eqsat.schema.types import TensorAttr
 
 
@@ -153,28 +153,30 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES, sampling=sample.identity, quantization=MOVES_DATA,
-    bounds=bounds.same)
-declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES, shaped_by=(1,),
+declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES | TOTAL, sampling=sample.identity,
+    quantization=MOVES_DATA, bounds=bounds.same)
+declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
+    shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
     bounds=bounds.part)
-declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES, normal_form=(normal.axis(),),
+declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES, normal_form=(normal.axis(),),
     sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
-declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES, shaped_by=(1,),
-    checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
+declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
+    shaped_by=(1,), checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
     sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same)
-declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES, shaped_by=(1,),
+declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
+    shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))), axes=Axes(1, of_result=True),
     sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same)
-declare("Transpose", numpy=transpose, traits=MOVES, checks=(data.transpose,), normal_form=(normal.permutation,),
-    sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
+declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL, checks=(data.transpose,),
+    normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
     checks=(data.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_tile,
     checks=(data.parameters(vectors=(1,)),), sampling=sample.tile, quantization=MOVES_DATA, bounds=bounds.part)
-declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE, normal_form=(normal.range_of_shape,),
+declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)
-declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE, sampling=sample.shape_of)
+declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)
 declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0,),
     need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
@@ -187,4 +189,4 @@ declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
 declare("SpaceToDepth", numpy=space_to_depth, traits=MOVES,
     checks=(attributes.positive("blocksize"), attributes.space_to_depth), sampling=sample.blocks,
     quantization=MOVES_DATA, bounds=bounds.part)
-declare("Constant", traits=MOVES)
+declare("Constant", traits=MOVES | TOTAL)

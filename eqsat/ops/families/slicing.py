@@ -14,7 +14,7 @@ from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
-from eqsat.ops.quantization_role import MOVES_DATA, Role
+from eqsat.ops.quantization_role import MOVES_DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import MOVES, PARAMETRIC, SIZES
@@ -172,6 +172,14 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
     return y
 
 
+def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
+    """Padding inserts a constant, which must be zero: only zero is certain to be representable."""
+    if attrs.get("mode", "constant") != "constant" or not operands.has(2):
+        return MOVES_DATA
+    value = operands.constant(2)
+    return MOVES_DATA if value is not None and not value.any() else None
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
@@ -186,7 +194,8 @@ declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PA
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
             data.parameters(vectors=(1, 3), numbers=(2,)), data.pad),
-    axes=Axes(3, ordered=True), sampling=sample.pad, quantization=MOVES_DATA, bounds=bounds.padded)
+    axes=Axes(3, ordered=True), sampling=sample.pad, quantization=Role(data=(0,), moves=True, of_node=_role_of_pad),
+    bounds=bounds.padded)
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
     checks=(attributes.axes_attribute, data.parameters(vectors=(1,))), normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,))

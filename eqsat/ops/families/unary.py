@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
+from eqsat.ops import over_reals as reals
 from eqsat.ops import scales
 from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA
@@ -74,7 +75,7 @@ declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY)
 declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS)
 declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS, quantization=DATA, scale=scales.of_operand,
-    bounds=bounds.same)
+    bounds=bounds.same, over_reals=reals.absolute)
 declare("Acos", numpy=of_one(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
 declare("Acosh", numpy=of_one(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
 declare("Asin", numpy=of_one(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
@@ -91,12 +92,12 @@ declare("Log", numpy=of_one(np.log), traits=UNARY | ELEMENTARY | POLES, sampling
 declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same)
 declare("Reciprocal", numpy=of_one(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
-    scale=scales.of_reciprocal, bounds=bounds.inverted)
+    scale=scales.of_reciprocal, bounds=bounds.inverted, over_reals=reals.reciprocal)
 declare("Round", numpy=of_one(np.rint), traits=UNARY | BENDS, bends_at=(0.5, 1.5, 2.5))
-declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS)
+declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS, over_reals=reals.sign)
 declare("Sin", numpy=of_one(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sinh", numpy=of_one(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sqrt", numpy=of_one(np.sqrt), traits=UNARY | POLES, sampling=sample.positive, quantization=DATA,
     scale=scales.of_root, bounds=bounds.root)
 declare("Tan", numpy=of_one(np.tan), traits=UNARY | ELEMENTARY | POLES)
-declare("Tanh", numpy=of_one(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Tanh", numpy=of_one(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA, over_reals=reals.tanh)

@@ -11,9 +11,8 @@ from eqsat.ops.sampling.chance import Rejected, Shape, broadcast
 from eqsat.ops.sampling.node import Node
 from eqsat.ops.sampling.products import gemm_sizes
 from eqsat.ops.sampling.windows import global_pool, pool
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.opset import attribute_types
-
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _byte(node: Node, i: int) -> ir.DataType:
@@ -21,7 +20,7 @@ def _byte(node: Node, i: int) -> ir.DataType:
     if node.kind(i) == "known":
         return node.dtype(i)
     wished = node.result()
-    return wished if wished is not None and wished in _BYTES else node.usual(_BYTES)
+    return wished if wished is not None and wished in BYTES else node.usual(BYTES)
 
 
 def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
@@ -105,7 +104,7 @@ def gemm(node: Node) -> None:
     rows, inner, columns = gemm_sizes(node, (0, a_turned), (3, b_turned))
     dtype = _byte(node, 0)
     node.draw(0, (inner, rows) if a_turned else (rows, inner), dtype=dtype)
-    weight = dtype if dtype == ir.DataType.INT8 else chance.one_of(_BYTES)
+    weight = dtype if dtype == ir.DataType.INT8 else chance.one_of(BYTES)
     node.draw(3, (columns, inner) if b_turned else (inner, columns), dtype=weight)
     _parameters(node, 1, dtype)
     _parameters(node, 4, weight, (columns,) if chance.happens(0.3) else ())
@@ -116,7 +115,7 @@ def gemm(node: Node) -> None:
 
 
 def requantize(node: Node) -> None:
-    kinds = (*_BYTES, ir.DataType.INT32)
+    kinds = (*BYTES, ir.DataType.INT32)
     node.draw(0, node.shape, dtype=node.chance.one_of(kinds))
     own = node.dtype(0)
     node.draw(1, (), fill="positive", dtype=ir.DataType.FLOAT)

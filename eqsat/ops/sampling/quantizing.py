@@ -8,8 +8,7 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Rejected, Shape
 from eqsat.ops.sampling.node import Node
 from eqsat.ops.sampling.windows import convolution_shapes
-
-_QUANTIZED = (ir.DataType.INT8, ir.DataType.UINT8)
+from eqsat.schema.dtypes import BYTES
 
 
 def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
@@ -28,14 +27,14 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
 def quantize(node: Node) -> None:
     shape = node.draw(0, node.shape)
     wished = node.result()
-    dtype = wished if wished is not None and wished in _QUANTIZED else node.usual(_QUANTIZED)
+    dtype = wished if wished is not None and wished in BYTES else node.usual(BYTES)
     if not node.has(2):
         node.attr("output_dtype", int(dtype))
     _parameters(node, shape, 1, 2, dtype)
 
 
 def dequantize(node: Node) -> None:
-    dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*_QUANTIZED, ir.DataType.INT32))
+    dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*BYTES, ir.DataType.INT32))
     shape = node.draw(0, node.shape, dtype=dtype)
     if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
         node.draw(1, (), fill="positive")

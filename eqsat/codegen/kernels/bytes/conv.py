@@ -19,12 +19,13 @@ from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
 from eqsat.codegen.kernels.bytes.steps import is_supported
-from eqsat.codegen.kernels.bytes.values import BYTES, Value
+from eqsat.codegen.kernels.bytes.values import Value
 from eqsat.codegen.kernels.bytes.vectors import finish
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.registry import register
 from eqsat.ops.windows import Windows, windows
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 
 OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))

@@ -21,10 +21,11 @@ from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zer
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
 from eqsat.codegen.kernels.bytes.steps import is_supported
-from eqsat.codegen.kernels.bytes.values import BYTES, Value
+from eqsat.codegen.kernels.bytes.values import Value
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 
 _MS = "com.microsoft"

@@ -17,11 +17,12 @@ from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, result_order
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.steps import is_supported
-from eqsat.codegen.kernels.bytes.values import BYTES, Value, Vector
+from eqsat.codegen.kernels.bytes.values import Value, Vector
 from eqsat.codegen.kernels.bytes.vectors import finish
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 
 _MS = "com.microsoft"

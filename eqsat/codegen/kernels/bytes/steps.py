@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.codegen.expressions import vector
 from eqsat.codegen.isa import AVX2
 from eqsat.codegen.kernel import Epilogue, Step
-from eqsat.codegen.kernels.bytes.values import BYTES
+from eqsat.schema.dtypes import BYTES
 
 _KNOWN = (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT)
 _EXACT = frozenset(

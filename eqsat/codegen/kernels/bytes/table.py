@@ -15,13 +15,13 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
-from eqsat.codegen.kernels.bytes.values import BYTES
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import make_attrs
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 
 TABLE = OpKey("eqsat", "ByteTable")

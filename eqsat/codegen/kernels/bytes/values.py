@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 Address = Callable[[str], str]
 """Pointer to the first lane's element, by parameter."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import onnx_ir as ir
-
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
@@ -14,11 +12,11 @@ from eqsat.codegen.kernels.loops.fused import activated, can_activate
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.families.convolution import transposed_padding
 from eqsat.ops.windows import integers, windows
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.size_questions import is_free
 
 WIDTH = 64
 """Outputs of a row whose sums are kept at a time."""
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _convolution(
@@ -113,7 +111,7 @@ def fused_conv(task: Task) -> Kernel:
     )
 
 
-@loops("integer convolution loops", "ConvInteger", accepts=lambda task: are(task, _BYTES))
+@loops("integer convolution loops", "ConvInteger", accepts=lambda task: are(task, BYTES))
 def conv_integer(task: Task) -> Kernel:
     """Convolution of 8-bit integers in int32."""
     template = Template(task)
@@ -122,9 +120,9 @@ def conv_integer(task: Task) -> Kernel:
     return _convolution(template, x, w, lambda v: f"(int32_t){v}", accumulator="uint32_t", zeros=zeros)
 
 
-@loops("integer convolution loops", "QLinearConv", accepts=lambda task: are(task, _BYTES, 0, 2, 3, 5, 7))
+@loops("integer convolution loops", "QLinearConv", accepts=lambda task: are(task, BYTES, 0, 2, 3, 5, 7))
 @loops(
-    "integer convolution loops", "QLinearConv", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0, 2, 3, 5, 7)
+    "integer convolution loops", "QLinearConv", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 2, 3, 5, 7)
 )
 def qlinear_conv(task: Task) -> Kernel:
     """Convolution of quantized operands; weights may have a scale and zero point for each output channel."""

@@ -24,14 +24,14 @@ from eqsat.codegen.kernels.loops.products import (
 from eqsat.codegen.program import Node, Operand
 from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.codegen.templates import Template, Tensor, only
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 _FLOAT = ir.DataType.FLOAT
 
 
-@loops("integer matrix loops", "MatMulInteger", accepts=lambda task: are(task, _BYTES))
+@loops("integer matrix loops", "MatMulInteger", accepts=lambda task: are(task, BYTES))
 def matmul_integer(task: Task) -> Kernel:
     """Product of 8-bit operands in int32."""
     template = Template(task)
@@ -41,7 +41,7 @@ def matmul_integer(task: Task) -> Kernel:
     return product(template, p, "uint32_t", "int32_t", lambda b, m, n: "(int32_t)sums[n]", zeros)
 
 
-@loops("integer matrix loops", "QLinearMatMul", accepts=lambda task: are(task, _BYTES, 0, 2, 3, 5, 7))
+@loops("integer matrix loops", "QLinearMatMul", accepts=lambda task: are(task, BYTES, 0, 2, 3, 5, 7))
 def qlinear_matmul(task: Task) -> Kernel:
     """Product of quantized operands, requantized."""
     template = Template(task)
@@ -67,7 +67,7 @@ def _to_float(p: Product, a_scale: str, b_scale: Tensor, bias: Tensor | None) ->
     return finish
 
 
-@loops("integer matrix loops", "MatMulIntegerToFloat", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0, 1))
+@loops("integer matrix loops", "MatMulIntegerToFloat", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 1))
 def matmul_integer_to_float(task: Task) -> Kernel:
     """Product of 8-bit operands, scaled, plus a bias."""
     template = Template(task)
@@ -82,7 +82,7 @@ def matmul_integer_to_float(task: Task) -> Kernel:
     "integer matrix loops",
     "DynamicQuantizeMatMul",
     domain=MICROSOFT,
-    accepts=lambda task: are(task, FLOATS, 0) and are(task, _BYTES, 1),
+    accepts=lambda task: are(task, FLOATS, 0) and are(task, BYTES, 1),
 )
 def dynamic_quantize_matmul(task: Task) -> Kernel:
     """As above, with the left operand quantized by its own range."""
@@ -100,7 +100,7 @@ def dynamic_quantize_matmul(task: Task) -> Kernel:
     return product(template, p, "uint32_t", y.c, finish, zeros, replaced=quantized, source=left)
 
 
-@loops("integer matrix loops", "QGemm", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0, 3))
+@loops("integer matrix loops", "QGemm", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 3))
 def qgemm(task: Task) -> Kernel:
     """``alpha * A' B' + C`` of quantized operands, requantized or, without an output scale, as floats."""
     template = Template(task)

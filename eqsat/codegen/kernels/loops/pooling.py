@@ -16,8 +16,7 @@ from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.dimension import as_real
-
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+from eqsat.schema.dtypes import BYTES
 
 
 def _source(template: Template) -> Tensor:
@@ -145,7 +144,7 @@ def lp_pool(task: Task) -> Kernel:
     return _sums(template, source, _windows(task, source), c, term, finish)
 
 
-@loops("quantized pooling loops", "QLinearAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
+@loops("quantized pooling loops", "QLinearAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0))
 def qlinear_average_pool(task: Task) -> Kernel:
     """Mean of each window of the dequantized input; the zero point is added before rounding."""
     template = Template(task)
@@ -171,7 +170,7 @@ def qlinear_average_pool(task: Task) -> Kernel:
 
 
 @loops(
-    "quantized pooling loops", "QLinearGlobalAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0)
+    "quantized pooling loops", "QLinearGlobalAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0)
 )
 def qlinear_global_average_pool(task: Task) -> Kernel:
     """Exact sum of each plane, then one scale."""

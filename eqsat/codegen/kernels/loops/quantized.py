@@ -20,9 +20,9 @@ from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.program import RESHAPE, Node, Operand
 from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.codegen.templates import Template, Tensor, only
+from eqsat.schema.dtypes import BYTES
 
 _LETTERS = "abcde"
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _expression(task: Task) -> Expression | None:
@@ -71,7 +71,7 @@ def quantize(task: Task) -> Kernel:
     return template.fill("loops/quantize_blocks.c.jinja", specialised=True, operands=operands, value=found.text)
 
 
-@loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
+@loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0))
 def qlinear_softmax(task: Task) -> Kernel:
     """Softmax of 8 bits by a table of exponentials."""
     template = Template(task)

@@ -1,0 +1,154 @@
+"""What elementwise operators compute, in terms of fewer operators: those of ONNX's standard, over the reals.
+
+Proofs take operators apart by these definitions. They are written from the standard and share nothing with the kernels
+that execute the operators. Of an operator that has none, a proof may only use that equal operands give equal results.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+Number = float | Fraction
+
+
+class Element(ABC):
+    """An element of a tensor, with which one can compute."""
+
+    @abstractmethod
+    def apply(self, name: str, *others: Element | Number) -> Element:
+        """An operator of ONNX on this element and others."""
+
+    @abstractmethod
+    def constant(self, value: Number) -> Element:
+        """A number as an element."""
+
+    def choose(self, yes: Element | Number, no: Element | Number) -> Element:
+        """One of two elements, where this one is a condition."""
+        return self.apply("Where", yes, no)
+
+    def __add__(self, other: Element | Number) -> Element:
+        return self.apply("Add", other)
+
+    def __radd__(self, other: Number) -> Element:
+        return self.constant(other).apply("Add", self)
+
+    def __sub__(self, other: Element | Number) -> Element:
+        return self.apply("Sub", other)
+
+    def __mul__(self, other: Element | Number) -> Element:
+        return self.apply("Mul", other)
+
+    def __rmul__(self, other: Number) -> Element:
+        return self.constant(other).apply("Mul", self)
+
+    def __truediv__(self, other: Element | Number) -> Element:
+        return self.apply("Div", other)
+
+    def __rtruediv__(self, other: Number) -> Element:
+        return self.constant(other).apply("Div", self)
+
+    def __neg__(self) -> Element:
+        return self.apply("Neg")
+
+    def __lt__(self, other: Element | Number) -> Element:
+        return self.apply("Less", other)
+
+    def __gt__(self, other: Element | Number) -> Element:
+        return (other if isinstance(other, Element) else self.constant(other)).apply("Less", self)
+
+
+Attributes = Callable[[str, float], Element | None]
+"""An attribute by its name and its default; None where it is no number."""
+Definition = Callable[[Sequence[Element | None], Attributes], Element | None]
+"""An element of the result for one of each operand (None where that is absent); None if attributes say too little."""
+
+
+def of_one(compute: Callable[[Element], Element]) -> Definition:
+    """A definition for one operand without attributes."""
+
+    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+        (x,) = operands
+        return None if x is None else compute(x)
+
+    return define
+
+
+def of_one_by(compute: Callable[..., Element], /, **defaults: float) -> Definition:
+    """A definition for one operand and attributes that are numbers."""
+
+    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+        (x,) = operands
+        values = {name: attributes(name, default) for name, default in defaults.items()}
+        return None if x is None or None in values.values() else compute(x, **values)
+
+    return define
+
+
+def of_two(compute: Callable[[Element, Element], Element]) -> Definition:
+    """A definition for two operands."""
+
+    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+        a, b = operands
+        return None if a is None or b is None else compute(a, b)
+
+    return define
+
+
+def _tanh(x: Element) -> Element:
+    square = (2 * x).apply("Exp")
+    return (square - 1) / (square + 1)
+
+
+def _between(inner: Element) -> Element:
+    """Limited to 0 and 1."""
+    return inner.apply("Min", 1).apply("Max", 0)
+
+
+def _sign(x: Element) -> Element:
+    return (x > 0).choose(1, (x < 0).choose(-1, 0))
+
+
+def clip(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+    """Limits, each of which may be absent."""
+    x, low, high = operands
+    if x is not None and low is not None:
+        x = x.apply("Max", low)
+    if x is not None and high is not None:
+        x = x.apply("Min", high)
+    return x
+
+
+def mean(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+    """The sum by the number of operands."""
+    first, *others = (x for x in operands if x is not None)
+    total = first
+    for x in others:
+        total = total + x
+    return total / len(operands)
+
+
+# Of one operand.
+absolute = of_one(lambda x: x.apply("Max", -x))
+hard_swish = of_one(lambda x: x * _between(x / 6 + Fraction(1, 2)))
+mish = of_one(lambda x: x * x.apply("Softplus").apply("Tanh"))
+reciprocal = of_one(lambda x: 1 / x)
+relu = of_one(lambda x: x.apply("Max", 0))
+sigmoid = of_one(lambda x: 1 / (1 + (-x).apply("Exp")))
+sign = of_one(_sign)
+softplus = of_one(lambda x: (1 + x.apply("Exp")).apply("Log"))
+softsign = of_one(lambda x: x / (1 + x.apply("Abs")))
+tanh = of_one(_tanh)
+
+# Of one operand and attributes.
+elu = of_one_by(lambda x, alpha: (x < 0).choose(alpha * (x.apply("Exp") - 1), x), alpha=1.0)
+hard_sigmoid = of_one_by(lambda x, alpha, beta: _between(alpha * x + beta), alpha=0.2, beta=0.5)
+leaky_relu = of_one_by(lambda x, alpha: (x < 0).choose(alpha * x, x), alpha=0.01)
+swish = of_one_by(lambda x, alpha: x * (alpha * x).apply("Sigmoid"), alpha=1.0)
+thresholded_relu = of_one_by(lambda x, alpha: (alpha < x).choose(x, 0), alpha=1.0)
+
+# Of two operands.
+greater = of_two(lambda a, b: b < a)
+greater_or_equal = of_two(lambda a, b: b.apply("LessOrEqual", a))
+prelu = of_two(lambda x, slope: (x < 0).choose(slope * x, x))

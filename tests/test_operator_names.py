@@ -1,0 +1,62 @@
+"""What is known of an operator stands where it is declared; files that name many elsewhere are listed here."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import onnx
+
+PACKAGE = Path(__file__).parent.parent / "eqsat"
+NAMES = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
+
+HOMES = ("ops", "codegen", "backends")
+"""Rooms whose files are about single operators: their declarations, their kernels, a library's calls."""
+MOST = 5
+"""Operators that another file may name without being about operators."""
+ABOUT_OPERATORS = {
+    # The meaning of operators for proofs, which must not come from the kernels that proofs speak for.
+    "proofs/arrays.py", "proofs/bits.py", "proofs/choices.py", "proofs/equal.py", "proofs/operators_of_every_rank.py",
+    "proofs/polynomial.py", "proofs/reals.py",
+    # The history of the standard.
+    "model/write/older.py", "schema/versions.py",
+    # Mistakes of other implementations.
+    "model/inference/corrections.py", "model/inference/infer.py", "model/read/converted.py", "verify/oracle.py",
+    # Programs of loops, as exporters write them.
+    "control/recurrent/cells.py", "control/recurrent/operators.py", "control/recurrent/rewrite.py",
+    "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py",
+    # Sums and products; the signs of Python.
+    "egraph/free_constants.py", "model/expression.py",
+}  # fmt: skip
+MOST_FILES = 6
+"""Files that may name an activation: its declaration, its form for 8-bit integers, C, and a library."""
+
+
+def named(source: str) -> set[str]:
+    """The operators of ONNX that strings of a file name, alone or in a list of words."""
+    constants = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    lists = [text.split() for text in constants if isinstance(text, str)]
+    return {word for words in lists if NAMES.issuperset(words) for word in words}
+
+
+def files() -> dict[str, set[str]]:
+    """The operators that each file names."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE).as_posix(): named(path.read_text("utf-8")) for path in paths}
+
+
+def test_files_that_are_not_about_operators_name_few() -> None:
+    others = {name: found for name, found in files().items() if name.split("/")[0] not in HOMES}
+    many = {name for name, found in others.items() if len(found) > MOST}
+    assert many == ABOUT_OPERATORS
+
+
+def test_an_activation_is_named_in_few_files() -> None:
+    found = files()
+    for name in ("LeakyRelu", "HardSwish", "Elu", "Celu", "Selu", "ThresholdedRelu", "Shrink"):
+        where = [path for path, names in found.items() if name in names or f"QLinear{name}" in names]
+        assert len(where) <= MOST_FILES, f"{name}: {where}"
+
+
+def test_names_are_seen() -> None:
+    assert named('X = {"Relu", "Elu"}\nY = "Celu Selu"\nZ = "Relu and Tanh"') == {"Relu", "Elu", "Celu", "Selu"}
