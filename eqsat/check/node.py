@@ -16,10 +16,8 @@ from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill, Kind
 from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
 from eqsat.schema.functions import find_declared
-from eqsat.schema.opset import find_schema
+from eqsat.schema.opset import dtypes, find_schema
 from eqsat.schema.types import OpKey
-
-_SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 class _Asked(Protocol):
@@ -141,7 +139,7 @@ class PatternNode:
         elif formal.type_str in self._types:
             return self._types[formal.type_str]
         else:
-            allowed = allowed_dtypes(formal.types)
+            allowed = sorted(dtypes(formal.types), key=int)
         if not allowed:
             raise Rejected(f"{self.op} takes no tensor")
         if self._attempt.main in allowed:
@@ -204,16 +202,6 @@ class PatternNode:
         else:
             value = float(np.float16(self.chance.rng.uniform(-2.0, 2.0)))
         return self.attr(name, value)
-
-
-def allowed_dtypes(names: Any) -> list[ir.DataType]:
-    """Element types of a formal parameter, in the order of their numbers."""
-    found = []
-    for name in names:
-        if name.startswith("tensor("):
-            text = name.removeprefix("tensor(").removesuffix(")")
-            found.append(ir.DataType[str(_SIMPLE.get(text) or text.upper())])
-    return sorted(found, key=int)
 
 
 def _heterogeneous(formal: Any) -> bool:
