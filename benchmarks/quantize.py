@@ -43,7 +43,8 @@ from benchmarks.quantize_peer import METHODS, MOVES, operators_in_runtime, outpu
 from eqsat.errors import QuantizationError
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.saved import inline
-from eqsat.quantization.options import ANY_METHOD, AnyMethod, Conversions
+from eqsat.quantization.methods import ANY_METHOD, AnyMethod
+from eqsat.quantization.options import Conversions
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
 
 Row = dict[str, Any]

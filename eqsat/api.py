@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from eqsat.backends.registry import Given
     from eqsat.quantization.data import DataSource
     from eqsat.quantization.limits import Budget
-    from eqsat.quantization.options import Activation, AnyMethod, Conversions
+    from eqsat.quantization.methods import AnyMethod
+    from eqsat.quantization.options import Activation, Conversions
     from eqsat.quantization.result import QuantizationResult
 
 PATIENCE = 20.0
@@ -224,8 +225,7 @@ def quantize(
             ``DequantizeLinear``, on the host. Without a budget all tensors are rounded, with one those that the
             cheapest integer program for the targets rounds.
         conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
-            without floats. ``"fully_integral"``: the same, and the prefix does nothing but quantize inputs, the suffix
-            nothing but dequantize outputs.
+            without floats. ``"fully_integral"``: the same, and the prefix only quantizes, the suffix only dequantizes.
         rules: As for :func:`eqsat.optimize`.
         default_rules: As for :func:`eqsat.optimize`.
         dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound

@@ -24,10 +24,14 @@ from eqsat.cli.search_options import (
     limits_options,
     rules_options,
 )
+from eqsat.quantization.methods import ANY_METHOD, METHODS
 
 if TYPE_CHECKING:
     from eqsat.model.read.dims import Size
-    from eqsat.quantization.options import Activation, Conversions, Method
+    from eqsat.quantization.methods import AnyMethod
+    from eqsat.quantization.options import Activation, Conversions
+
+_METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
 
 
 @click.command(short_help="Compute with integers, within an error budget.")
@@ -52,10 +56,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--method",
-    type=click.Choice(["minmax", "percentile", "entropy", "mse", "auto"]),
+    type=click.Choice(ANY_METHOD),
     default="minmax",
     show_default=True,
-    help="How a tensor's range follows from the values seen; auto takes the most accurate method on the samples.",
+    help=f"How a tensor's range follows from the values seen: {_METHODS}; auto: the most accurate of these methods on "
+    "the samples.",
 )
 @click.option(
     "--percentile",
@@ -123,7 +128,7 @@ def quantize(
     targets: tuple[str, ...],
     host: str | None,
     budgets: tuple[str, ...],
-    method: Method,
+    method: AnyMethod,
     percentile: float,
     activation: Activation,
     symmetric: bool,

@@ -8,12 +8,9 @@ from typing import Literal
 
 from eqsat.errors import QuantizationError
 from eqsat.quantization.limits import Budget
+from eqsat.quantization.methods import METHODS, Method
 from eqsat.schema.opset import did_you_mean
 
-Method = Literal["minmax", "percentile", "entropy", "mse"]
-METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")
-AnyMethod = Method | Literal["auto"]
-ANY_METHOD: tuple[AnyMethod, ...] = (*METHODS, "auto")
 Activation = Literal["uint8", "int8"]
 ACTIVATIONS: tuple[Activation, ...] = ("uint8", "int8")
 Conversions = Literal["disabled", "enabled", "fully_integral"]
@@ -25,8 +22,7 @@ class Options:
     """How to quantize.
 
     Attributes:
-        method: How a tensor's range follows from its statistics: ``"minmax"`` all values seen, ``"percentile"``
-            without the outermost values, ``"entropy"`` least loss of information, ``"mse"`` least squared error.
+        method: How a tensor's range follows from its statistics: a name of :data:`eqsat.quantization.methods.METHODS`.
         percentile: For that method, the percentage of the values inside; half of the rest is cut on either side.
         activation: Element type of activations. Weights are symmetric int8, biases int32.
         symmetric: Whether the range of an activation is symmetric around zero, with a fixed zero point.
@@ -50,7 +46,7 @@ class Options:
     balance: bool = True
 
     def __post_init__(self) -> None:
-        _one_of("method", self.method, METHODS)
+        _one_of("method", self.method, tuple(METHODS))
         _one_of("activation", self.activation, ACTIVATIONS)
         if not 50 < self.percentile <= 100:
             raise QuantizationError(

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.quantization.calibrate import Calibration
-from eqsat.quantization.entropy import least_divergence
 from eqsat.quantization.histogram import Histogram
+from eqsat.quantization.methods import METHODS
 from eqsat.quantization.options import Options
-from eqsat.quantization.squared_error import least_squared_error
 
 _INFINITE = float(np.finfo(np.float32).max) / 2
 
@@ -66,24 +65,7 @@ def constant_range(array: np.ndarray) -> Range | None:
 def tensor_range(histogram: Histogram, options: Options) -> Range:
     """The range of one tensor by the chosen method, never wider than the values seen and zero."""
     low, high = min(0.0, histogram.low), max(0.0, histogram.high)
-    if not histogram.width or options.method == "minmax":
+    if not histogram.width:
         return Range(low, high)
-    if options.method == "percentile":
-        inner_low, inner_high = _percentile(histogram, options.percentile)
-    elif options.method == "entropy":
-        inner_low, inner_high = least_divergence(histogram, symmetric=options.symmetric)
-    else:
-        inner_low, inner_high = least_squared_error(histogram, symmetric=options.symmetric)
+    inner_low, inner_high = METHODS[options.method].limits(histogram, options)
     return Range(min(0.0, max(low, inner_low)), max(0.0, min(high, inner_high)))
-
-
-def _percentile(histogram: Histogram, percentile: float) -> tuple[float, float]:
-    """The narrowest bin edges with no more values outside than may be cut, half on each side."""
-    cut = histogram.count * (100.0 - percentile) / 200.0
-    edges = histogram.edges
-    below = np.cumsum(histogram.counts)
-    # First bin with which more than the cut would be gone; its lower edge stays.
-    low = edges[int(np.searchsorted(below, cut, side="right"))]
-    above = np.cumsum(histogram.counts[::-1])
-    high = edges[len(edges) - 1 - int(np.searchsorted(above, cut, side="right"))]
-    return float(low), float(high)

@@ -16,8 +16,9 @@ from eqsat.quantization.balance import balanced
 from eqsat.quantization.calibrate import Calibration, Progress
 from eqsat.quantization.data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
+from eqsat.quantization.methods import METHODS
 from eqsat.quantization.noise import measure_sqnr
-from eqsat.quantization.options import METHODS, Options
+from eqsat.quantization.options import Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import Scheme, make_scheme
 

@@ -16,7 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
-from eqsat.quantization.options import METHODS
+from eqsat.quantization.methods import METHODS
 from eqsat.stages.event import Event
 from tests.quantization.networks import NETWORKS, built, convolution, he, normal, residual, samples
 from tests.quantization.runtime import run as run_in_peer
@@ -73,7 +73,7 @@ def test_a_normalisation_is_folded_before_it_is_rounded() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
-@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
+@pytest.mark.parametrize("method", METHODS)
 def test_every_kind_of_range_and_integers(method, activation) -> None:
     model = wide()
     result = eqsat.quantize(model, samples(model, 4), method=method, activation=activation)

@@ -12,7 +12,8 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.quantization.calibrate import calibrate
 from eqsat.quantization.insert import apply_scheme
-from eqsat.quantization.options import ACTIVATIONS, METHODS, Options
+from eqsat.quantization.methods import METHODS
+from eqsat.quantization.options import ACTIVATIONS, Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import make_scheme
 from tests.fuzz.generator import generate
@@ -24,7 +25,7 @@ def test_random_graph(seed: int):
     model = load(generate(seed))
     data = [complete_inputs(model, seed=s) for s in range(3)]
     options = Options(
-        method=METHODS[seed % 4],
+        method=tuple(METHODS)[seed % len(METHODS)],
         activation=ACTIVATIONS[seed // 4 % 2],
         symmetric=bool(seed // 8 % 2),
         per_channel=bool(seed % 3),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from eqsat.errors import QuantizationError
 from eqsat.quantization.calibrate import Calibration
 from eqsat.quantization.histogram import Histogram
-from eqsat.quantization.options import METHODS, Options
+from eqsat.quantization.methods import METHODS
+from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import activation_quantizer
 from eqsat.quantization.ranges import Range, ranges, tensor_range
 
@@ -122,7 +123,7 @@ def test_scale_does_not_matter(method):
 @settings(max_examples=60)
 @given(
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
-    st.sampled_from(METHODS),
+    st.sampled_from(tuple(METHODS)),
     st.booleans(),
 )
 def test_any_values_give_a_range_and_a_scale(values: list[float], method, symmetric: bool):

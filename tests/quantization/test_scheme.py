@@ -14,7 +14,8 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.quantization.calibrate import calibrate
 from eqsat.quantization.insert import apply_scheme, quantize_dequantize, with_taps
-from eqsat.quantization.options import METHODS, Options
+from eqsat.quantization.methods import METHODS
+from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import Quantizer
 from eqsat.quantization.ranges import Range, ranges
 from eqsat.quantization.scheme import QuantizedTensor, make_scheme
