@@ -2,7 +2,8 @@
 
 Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures", IEEE Trans. SMC 11(2),
 1981. Each step is linear but for the sorting of layers, so that graphs of thousands of nodes take a second: a network
-is long and narrow. Edges that pass many layers are not routed around nodes.
+is long and narrow. Edges that pass many layers are not routed around nodes. networkx can put nodes on given layers, but
+does not order them within a layer. Graphviz does, but users would have to install that program.
 """
 
 from __future__ import annotations

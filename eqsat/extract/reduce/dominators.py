@@ -5,6 +5,9 @@ contains are D(c) = {c} ∪ ⋂ over e-nodes of ⋃ over inputs of D(input); bec
 greatest solution. Sets are bit masks in integers. There are three uses. An e-node is dropped if one of its inputs needs
 the e-node's own class. The costs of needed classes bound any program from below. And "if c then d" are the rows that
 make the linear relaxation strong where alternatives meet again further down.
+
+Graph libraries compute the dominators of flow graphs, in which each edge is an alternative to the others. Here edges
+of one e-node belong together.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ First it does everything that needs no search. The connected one-coloured pieces
 no cycle of the quotient graph stays whole, and the cycles are independent of each other. Inside a cycle, an edge next
 to a path that leaves the colour can never lie inside a part; without such edges the pieces are smaller. Then a node
 joins its only reader (or its only input) if that leaves nothing apart. This alone solves networks;
-``eqsat.extract.regions.multicut`` solves the rest, if any.
+``eqsat.extract.regions.multicut`` solves the rest, if any. Of all this, networkx has strongly connected components,
+and :mod:`eqsat.extract.graph` says why they are not taken from there.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ in ``a=p+p; b=q+q; h=tanh(b); n=a*b; d_i=a∘h`` with ``tanh`` on the host, wait
 of k+1 regions.
 
 First the number of regions of targets with a launch cost is minimised, then, among equal solutions,
-the number of pieces of the host.
+the number of pieces of the host. No graph library cuts graphs under such a condition.
 """
 
 from __future__ import annotations
