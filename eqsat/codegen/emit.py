@@ -115,6 +115,7 @@ class _Emitter:
             "texts": texts,
             "contexts": self.contexts,
             "threads": self.threads,
+            "shares": any(info.shared for info in infos),
             "portable": any(not isa.x86 for isa in self.isas),
         }
         source = render(

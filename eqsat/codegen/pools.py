@@ -53,7 +53,7 @@ def _source() -> str:
         "#define _POSIX_C_SOURCE 200809L\n#include <stddef.h>\ntypedef struct eqsat_pool_1 eqsat_pool;\n"
         "eqsat_pool *eqsat_pool_create(int threads);\nvoid eqsat_pool_destroy(eqsat_pool *pool);\n"
     )
-    return head + render("pool.c.jinja", name=_NAME, upper=_NAME.upper())
+    return head + render("pool.c.jinja", name=_NAME, upper=_NAME.upper(), shares=False)
 
 
 def _after_fork() -> None:

@@ -311,8 +311,10 @@ def y_of_attention() -> Any:
     return op.LayerNormalization(op.MatMul(scores, x) + x, np.ones(16, np.float32), weights(16))
 
 
-def test_the_program_checks_itself(tmp_path: Path) -> None:
-    eqsat.write_c(convolutions(), tmp_path, threads=2)
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_program_checks_itself(shares: bool, tmp_path: Path) -> None:
+    small = eqsat.graph(op.Tanh(eqsat.input("x", (8,)) + 1.0))
+    assert bool(eqsat.write_c(convolutions() if shares else small, tmp_path, threads=2).shared) is shares
     files = sorted(f.name for f in tmp_path.glob("*.c"))
     command = [
         *find_compiler(),
