@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import GRACE, GUARD, within_bounds
+from eqsat.codegen.means import Means, Runs
 from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
 from eqsat.execute.compare import Comparison
@@ -19,7 +20,7 @@ from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.optimization import optimized
 from eqsat.partition.partition_functions import PartitionFunction
-from eqsat.result import Means, Result, execute
+from eqsat.result import Result
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from eqsat.backends.coverage import Coverage
     from eqsat.backends.registry import Given
     from eqsat.quantization.data import DataSource
     from eqsat.quantization.limits import Budget
@@ -312,6 +314,7 @@ def run(
     backend: Means = "numpy",
     vendors: Collection[str] = (),
     backends: Sequence[Given] = (),
+    coverage: dict[str, Coverage] | None = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
     steps: int | None = None,
@@ -327,6 +330,7 @@ def run(
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions with ``"c"``: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
+        coverage: Receives by target how many kernels its backend has executed, and why not the others.
         time_limit: Seconds; none by default.
         memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that may be executed, with each round of a loop counted; 5 million by default.
@@ -341,7 +345,7 @@ def run(
         BackendError: A backend cannot be found, or fails.
     """
     with declaring(*declarations):
-        return execute(load_model(source, dims=dims), inputs, backend, vendors, backends)
+        return Runs(load_model(source, dims=dims)).run(inputs, backend, vendors, backends, coverage)
 
 
 @checks_arguments

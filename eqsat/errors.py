@@ -109,3 +109,7 @@ class LimitError(EqsatError):
 
 class BackendError(CodegenError):
     """A backend that cannot be found or loaded, or that fails."""
+
+
+class BackendWarning(UserWarning):
+    """A backend that was given and executes nothing."""

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.errors import ExecutionError, ModelError
-from eqsat.execute.executor import Executor
+from eqsat.codegen.means import Means, Runs
+from eqsat.errors import ModelError
 from eqsat.explain.origin import Origin, Origins, find
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
@@ -26,43 +26,12 @@ from eqsat.schema.functions import Operator, declared
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.backends.coverage import Coverage
     from eqsat.backends.registry import Given
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.kept import KeptPrograms
     from eqsat.codegen.profile import Profile
     from eqsat.model.read.dims import Size
-
-Means = Literal["numpy", "c"]
-
-
-def execute(
-    model: ir.Model,
-    inputs: Mapping[str, np.ndarray],
-    backend: Means = "numpy",
-    vendors: Collection[str] = (),
-    backends: Sequence[Given] = (),
-) -> dict[str, np.ndarray]:
-    """Executes a model with numpy or as C.
-
-    Raises:
-        ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
-        CodegenError: The model cannot become C, or there is no C compiler.
-        BackendError: A backend cannot be found, or fails.
-    """
-    if backend == "numpy":
-        from eqsat.backends.registry import chosen
-
-        serving = chosen(model, vendors, backends)
-        for vendor in vendors:
-            if not serving[vendor].prepares:
-                raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
-        return Executor(model, serving).run(inputs)
-    if backend != "c":
-        raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
-    from eqsat.codegen.runtime import run_once
-
-    return run_once(model, inputs, vendors=vendors, backends=backends)
 
 
 @dataclass(frozen=True)
@@ -114,6 +83,7 @@ class Result:
         backend: Means = "numpy",
         vendors: Collection[str] = (),
         backends: Sequence[Given] = (),
+        coverage: dict[str, Coverage] | None = None,
     ) -> dict[str, np.ndarray]:
         """Executes the optimised model; arrays by name in and out.
 
@@ -124,6 +94,7 @@ class Result:
             vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants
                 the backend ``"c"``.
             backends: Further backends: objects, or Python files, which are executed.
+            coverage: Receives by target how many kernels its backend has executed, and why not the others.
 
         Raises:
             ExecutionError: An input is missing, unknown, or of another type or shape.
@@ -131,9 +102,7 @@ class Result:
             BackendError: A backend cannot be found, or fails.
         """
         with declared(self.operators):
-            if backend == "c":
-                return self._programs.run(inputs, vendors, backends)
-            return execute(self.model, inputs, backend, vendors, backends)
+            return self._runs.run(inputs, backend, vendors, backends, coverage)
 
     def compile(self, **options: Unpack[Options]) -> CompiledModel:
         """Makes machine code of the optimised model, to be called like a function.
@@ -155,17 +124,15 @@ class Result:
         return CompiledModel(self.model, self.operators, **{**options, "dims": self._dims(options.get("dims"))})
 
     @cached_property
-    def _programs(self) -> KeptPrograms:
-        from eqsat.codegen.kept import KeptPrograms
-
-        return KeptPrograms(self.model, self.sizes)
+    def _runs(self) -> Runs:
+        return Runs(self.model, self.sizes)
 
     def _dims(self, given: Mapping[str, Size] | None) -> dict[str, Size]:
         """What is said of sizes: by the caller, else by the ranges of the optimization."""
         return {**{name: size for name, size in self.sizes.items() if size.most is not None}, **(given or {})}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_programs"}
+        return {name: value for name, value in vars(self).items() if name != "_runs"}
 
     @checks_arguments
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:

@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.values import Kernel, Region, Run
 from eqsat.errors import BackendError
+from eqsat.schema.size import Undecided
 
 Prepared = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 """Executes a run: arrays of its inputs in, arrays of its outputs out."""
@@ -66,25 +67,42 @@ class Backend:
         library: What executes them, for reports; the target's name by default.
         joins: Whether neighbouring kernels that it takes are one run; else each kernel is.
         whole: Whether it takes a region as a whole or not at all.
+        free_sizes: Whether its C is right for sizes that the program receives as arguments: dimensions are then
+            expressions, see :attr:`Tensor.shape`. Other backends get no region with such sizes in C. From Python all
+            sizes are numbers.
     """
 
     target: str = ""
     library: str = ""
     joins: bool = True
     whole: bool = False
+    free_sizes: bool = False
 
     def refuse(self, kernel: Kernel) -> str:
-        """Why a kernel is not taken; empty if it is."""
+        """Why a kernel is not taken; empty if it is.
+
+        Where this compares a free size and the answer depends on it, the kernel is not taken, and that is the reason.
+        """
         return ""
 
     def refusals(self, region: Region) -> Mapping[Kernel, str]:
         """Kernels of a region that are not taken, and why; overridden where that depends on more than the kernel."""
-        return {kernel: reason for kernel in region.kernels if (reason := self.refuse(kernel))}
+        return {kernel: reason for kernel in region.kernels if (reason := self._reason(kernel))}
+
+    def _reason(self, kernel: Kernel) -> str:
+        try:
+            return self.refuse(kernel)
+        except Undecided as undecided:
+            return str(undecided)
 
     # ---- Python ----------------------------------------------------------------------------------------
 
     def prepare(self, run: Run) -> Prepared | None:
-        """What executes a run from Python; None if numpy has to."""
+        """What executes a run from Python; None if numpy has to.
+
+        It is called when the run is executed for the first time with arrays of some shapes. What it returns is kept
+        for further runs with the same shapes.
+        """
         return None
 
     @property

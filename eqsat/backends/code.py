@@ -8,6 +8,7 @@ becomes one function ``net_npu_0``, whose body the backend gives. Of these param
     x0, x1, ..., y0, y1, ...    inputs and outputs of the run
     inner                       memory for the tensors between its kernels, see Writer.pointer
     scratch                     Code.scratch bytes, aligned
+    dim_n, ...                  free sizes, of type ptrdiff_t, see Writer.size
     weights                     the constants of the program, see Writer.constant
 """
 
@@ -84,6 +85,18 @@ class Writer(ABC):
     @abstractmethod
     def c_type(self, operand: Operand) -> str:
         """Type of an element in C."""
+
+    @abstractmethod
+    def size(self, size: int) -> str:
+        """A number or an expression of dimensions, such as ``x.shape[0] * 4``, as an expression of C.
+
+        It is of the type ``ptrdiff_t`` where a dimension is free, see :attr:`Backend.free_sizes`; the function of the
+        run receives the sizes that its statements name.
+        """
+
+    @abstractmethod
+    def greatest(self, size: int) -> int:
+        """The greatest value of such an expression, for :attr:`Code.scratch` and the like."""
 
 
 def context_functions(writer: Writer, *, state: str = "", init: str = "", free: str = "") -> str:

@@ -19,8 +19,8 @@ _CONSTANT = OpKey("", "Constant")
 
 
 def called_regions(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Function]]:
-    """The calls of regions in a model, with their functions."""
-    for node in model.graph:
+    """The calls of regions in a model and in the bodies of its control flow, with their functions."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
         function = model.functions.get(node.op_identifier())
         if function is not None and REGION in function.metadata_props:
             yield node, function

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -13,14 +14,17 @@ import onnx_ir as ir
 from eqsat import backends as home
 from eqsat.backends.backend import Backend
 from eqsat.backends.read import called_regions
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, BackendWarning
 from eqsat.files import execute_file
 from eqsat.partition.emit import TARGET
+from eqsat.schema.opset import did_you_mean
 
 Given = Backend | str | Path
 """A backend as users give it: an object, or the Python file that it is in."""
 GROUP = "eqsat.backends"
 """Entry points: ``npu = "my_package.my_module:BACKEND"``, by the name of the target."""
+_ATTRIBUTES = {"target": str, "library": str, "joins": bool, "whole": bool, "free_sizes": bool}
+"""What the attributes of a backend are."""
 
 
 def names() -> list[str]:
@@ -90,6 +94,13 @@ def checked(found: object, place: str = "backends") -> Backend:
         raise BackendError("an eqsat.Backend is required", place=place, actual=repr(found)[:200])
     if not found.target:
         raise BackendError("a backend that names its target is required", place=place, actual=type(found).__name__)
+    for name, kind in _ATTRIBUTES.items():
+        value = getattr(found, name)
+        if not isinstance(value, kind):
+            what = "a text" if kind is str else "True or False"
+            raise BackendError(
+                f"{what} as {type(found).__name__}.{name} is required", place=place, actual=repr(value)[:200]
+            )
     return found
 
 
@@ -99,7 +110,7 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
     Args:
         model: Whose regions they execute.
         vendors: Names of those that are found by name; None for all of them that have regions in the model.
-        backends: Objects and Python files, which are preferred.
+        backends: Objects and Python files, which are preferred. A warning names those that have no region in it.
 
     Raises:
         BackendError: As :func:`named` and :func:`checked`, or two serve the same target.
@@ -110,13 +121,32 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
         if backend.target in found:
             raise BackendError("one backend for each target is required", actual=f"several for {backend.target!r}")
         found[backend.target] = backend
+    present = _targets(model)
+    for backend in found.values():
+        if backend.target not in present:
+            text = f"the backend {type(backend).__name__} has nothing to execute: {without_regions(model, backend)}"
+            warnings.warn(text, BackendWarning, stacklevel=2)
     if vendors is None:
-        present = {function.metadata_props.get(TARGET) for _, function in called_regions(model)}
         vendors = [name for name in names() if name in present]
     for name in vendors:
         if name not in found:
             found[name] = named(name)
     return found
+
+
+def without_regions(model: ir.Model, backend: Backend) -> str:
+    """What is to be said of a backend whose target has no region in a model; empty if it has one."""
+    present = _targets(model)
+    if backend.target in present:
+        return ""
+    there = f"its regions are of {', '.join(f'`{name}`' for name in sorted(present))}" if present else "it has none"
+    hint = did_you_mean(backend.target, present)
+    return f"the model has no region of `{backend.target}`, {there}{f'; {hint}' if hint else ''}"
+
+
+def _targets(model: ir.Model) -> set[str]:
+    """The targets that have regions in a model."""
+    return {function.metadata_props.get(TARGET, "") for _, function in called_regions(model)} - {""}
 
 
 def _shipped() -> Mapping[str, Backend]:

@@ -6,21 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from eqsat.backends.backend import Backend
-from eqsat.backends.values import Kernel, Region
-from eqsat.errors import BackendError, EqsatError
 
 K = TypeVar("K")
-
-
-def refusals(backend: Backend, region: Region) -> Mapping[Kernel, str]:
-    """The reasons why a backend refuses kernels of a region.
-
-    Raises:
-        BackendError: It fails.
-    """
-    with asked(backend, "refusals"):
-        said = backend.refusals(region)
-    return as_a_whole(backend, {kernel: said.get(kernel, "") for kernel in region.kernels})
 
 
 def as_a_whole(backend: Backend, reasons: Mapping[K, str]) -> dict[K, str]:
@@ -28,29 +15,6 @@ def as_a_whole(backend: Backend, reasons: Mapping[K, str]) -> dict[K, str]:
     if not backend.whole or not any(reasons.values()):
         return dict(reasons)
     return {kernel: reason or "its region is executed as a whole" for kernel, reason in reasons.items()}
-
-
-class asked:
-    """Context of a call of a backend: its failures become one message that names it.
-
-    Args:
-        backend: That is asked.
-        what: The name of the method.
-    """
-
-    def __init__(self, backend: Backend, what: str) -> None:
-        self.place = f"backend of {backend.target!r}, {type(backend).__name__}.{what}"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, EqsatError):
-            raise BackendError(
-                "a backend that does not fail is required",
-                place=self.place,
-                actual=f"{type(error).__name__}: {error}",
-            ) from error
 
 
 def alternating(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,11 @@ class Tensor:
     Attributes:
         name: In the model; generated for inserted tensors.
         dtype: Element type.
-        shape: Dimensions, all known.
+        shape: Dimensions. In C, a backend with :attr:`Backend.free_sizes` also gets dimensions that the program
+            receives as arguments. Such a dimension is an expression that is added, multiplied and divided like a number
+            (``//`` and ``%``). :meth:`Writer.size` gives its C, :meth:`Writer.greatest` its greatest value. It is equal
+            to what it equals for all sizes. A comparison whose answer depends on the sizes raises an error; in
+            :meth:`Backend.refuse` it refuses the kernel.
     """
 
     name: str
@@ -30,7 +35,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name.lower()}{list(self.shape)}"
@@ -163,22 +168,3 @@ class Run:
     kernels: tuple[Kernel, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of the model a backend executes.
-
-    Attributes:
-        total: Kernels in regions of the target.
-        refused: The others: name, operator and reason of each.
-        library: How the backend calls what executes the kernels.
-    """
-
-    total: int
-    refused: tuple[tuple[str, str, str], ...] = ()
-    library: str = ""
-
-    @property
-    def called(self) -> int:
-        return self.total - len(self.refused)

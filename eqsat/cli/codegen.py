@@ -29,7 +29,7 @@ from eqsat.cli.threads import threads_option
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
-    from eqsat.backends.values import Coverage
+    from eqsat.backends.coverage import Coverage
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form

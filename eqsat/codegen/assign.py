@@ -8,36 +8,39 @@ of plain C is a group as well; its operands and results have the layouts that th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from eqsat.backends import values
+from eqsat.backends.asking import refusals
 from eqsat.backends.backend import Backend
-from eqsat.backends.runs import alternating, as_a_whole, refusals
-from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
+from eqsat.backends.coverage import Tally
+from eqsat.backends.runs import alternating, as_a_whole
+from eqsat.backends.values import Kernel, Operand, Operator, Region
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import TensorType
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
 
 
-def assign(program: Program, unavailable: Unavailable) -> dict[str, Coverage]:
+def assign(program: Program, unavailable: Unavailable, tally: Tally) -> None:
     """Makes groups of the nodes of regions that stay whole; the program's nodes are reordered and rewired.
 
     Args:
         program: The lowered program; its nodes name the kernel to which they belong.
         unavailable: Kernels that are known to be unavailable, by target.
-
-    Returns:
-        By target the number of kernels that its backend executes, and the reasons for the others.
+        tally: Receives the kernels that backends take, and the reasons for the others.
     """
-    return _Assignment(program, unavailable).run()
+    _Assignment(program, unavailable, tally).run()
 
 
 class _Assignment:
-    def __init__(self, program: Program, unavailable: Unavailable) -> None:
+    def __init__(self, program: Program, unavailable: Unavailable, tally: Tally) -> None:
         self.program = program
         self.unavailable = unavailable
+        self.tally = tally
         self.consumers = program.consumers()
         self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
         self.returned = {tensor for _, tensor in program.outputs}
@@ -47,11 +50,8 @@ class _Assignment:
                 self.uses[tensor] = self.uses.get(tensor, 0) + 1
         for _, tensor in program.outputs:
             self.uses[tensor] = self.uses.get(tensor, 0) + 2
-        self.total: dict[str, int] = {}
-        self.refused: dict[str, list[tuple[str, str, str]]] = {}
-        self.libraries: dict[str, str] = {}
 
-    def run(self) -> dict[str, Coverage]:
+    def run(self) -> None:
         members: dict[int, list[Node]] = {}
         for node in self.program.nodes:
             if node.kernel is not None:
@@ -65,10 +65,6 @@ class _Assignment:
                 # All of the region's operands have been computed by now.
                 nodes += self._region(self.program.regions[node.kernel[0]], members[node.kernel[0]])
         self.program.nodes = nodes
-        return {
-            target: Coverage(total, tuple(self.refused.get(target, ())), self.libraries[target])
-            for target, total in sorted(self.total.items())
-        }
 
     # ---- a region --------------------------------------------------------------------------------------
 
@@ -98,21 +94,19 @@ class _Assignment:
 
     def _taken(self, backend: Backend, region: Region, kernels: Mapping[int, Kernel]) -> set[int]:
         """Numbers of the kernels that the backend takes; the others are noted."""
-        target = region.target
-        self.total[target] = self.total.get(target, 0) + len(kernels)
-        self.libraries[target] = backend.library or target
-        said = refusals(backend, region)
-        known = self.unavailable.get(target, {})
+        fixed = {k: kernel for k, kernel in kernels.items() if backend.free_sizes or not _is_free(kernel)}
+        said = refusals(backend, replace(region, kernels=tuple(fixed.values())))
+        known = self.unavailable.get(region.target, {})
         reasons: dict[int, str] = {}
         for number, kernel in kernels.items():
-            reasons[number] = known.get(kernel.name) or said.get(kernel, "")
+            reason = said[kernel] if number in fixed else not_fixed(backend)
+            reasons[number] = known.get(kernel.name) or reason
             if not reasons[number] and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
                 reasons[number] = "one of its operands or results is not computed in C"
         reasons = as_a_whole(backend, reasons)
         for number, reason in reasons.items():
-            if reason:
-                kernel = kernels[number]
-                self.refused.setdefault(target, []).append((kernel.name, kernel.operator, reason))
+            kernel = kernels[number]
+            self.tally.add(backend, (region.name, kernel.name), kernel.name, kernel.operator, reason)
         return {number for number, reason in reasons.items() if not reason}
 
     def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
@@ -190,6 +184,16 @@ class _Assignment:
             copies.append(Node(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True))
             group.results.append(tensor)
         return copies
+
+
+def not_fixed(backend: Backend) -> str:
+    """Why a backend does not execute a kernel whose sizes are no numbers."""
+    return f"its sizes are not fixed, and {backend.library or 'the backend'} takes only fixed ones"
+
+
+def _is_free(kernel: Kernel) -> bool:
+    inside = (t for operator in kernel.operators for t in (*operator.reads(), *operator.writes()))
+    return any(any_free(t.shape) for t in (*_tensors((*kernel.operands, *kernel.results)), *inside))
 
 
 def _place(name: str, known: TensorType | None) -> Tensor | None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.backends.asking import emitted
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.runs import asked
 from eqsat.backends.values import Operand, Run, Tensor
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import ALIGNMENT
@@ -19,6 +19,7 @@ from eqsat.codegen.memory import Block, plan_memory
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.errors import BackendError
+from eqsat.schema.size_questions import greatest, symbols
 from eqsat.text import plain
 
 
@@ -61,14 +62,7 @@ class Text:
         self.prefix = f"{name}_{served.target}"
         self.upper = name.upper()
         writer = _Writer(name, self.prefix, model, weights)
-        with asked(served.backend, "emit"):
-            served.code = code = served.backend.emit(writer, served.runs)
-        if len(code.calls) != len(served.runs) or (code.scratch and len(code.scratch) != len(served.runs)):
-            raise BackendError(
-                "one call for each run is required (and one size of scratch memory, if there are any)",
-                place=f"backend of {served.backend.target!r}, {type(served.backend).__name__}.emit",
-                actual=f"{len(code.calls)} calls and {len(code.scratch)} sizes for {len(served.runs)} runs",
-            )
+        served.code = emitted(served.backend, writer, served.runs)
         served.inner = [writer.inner_bytes(run) for run in served.runs]
 
     def scratch(self, number: int) -> int:
@@ -93,7 +87,7 @@ class Text:
         where = {"context": context, "inner": f"arena + {at}", "scratch": f"arena + {at + self._start(number)}"}
         where |= {f"x{i}": text for i, text in enumerate(inputs)} | {f"y{i}": text for i, text in enumerate(outputs)}
         where["weights"] = "weights"
-        call = f"{self.prefix}_{number}({', '.join(where[n] for _, n in self._parameters(number))})"
+        call = f"{self.prefix}_{number}({', '.join(where.get(n, n) for _, n in self._parameters(number))})"
         macro = f"#ifdef {self.upper}_USE_{self.served.target.upper()}"
         if self.served.code.stateful:
             return [macro, f"if ({context} == NULL || !{call})", "#endif", "{"]
@@ -111,6 +105,7 @@ class Text:
         known += [(f"const {dtypes.storage(t.dtype)} *", f"x{i}") for i, t in enumerate(run.inputs)]
         known += [(f"{dtypes.storage(t.dtype)} *", f"y{i}") for i, t in enumerate(run.outputs)]
         known += [("unsigned char *", "inner"), ("unsigned char *", "scratch"), ("const unsigned char *", "weights")]
+        known += [("ptrdiff_t ", name) for name in _sizes(run)]
         return [(c, n) for c, n in known if re.search(rf"\b{n}\b", body)]
 
     def _signature(self, number: int) -> str:
@@ -141,6 +136,13 @@ class Text:
         if self.served.has_source:
             files[f"_{self.served.target}.c"] = render("backend.c.jinja", **given)
         return files
+
+
+def _sizes(run: Run) -> list[str]:
+    """The variables of the free sizes that a run may read."""
+    tensors = (t for k in run.kernels for t in (*k.operands, *k.results, *k.unread) if isinstance(t, Tensor))
+    shapes = (t.shape for t in (*run.inputs, *run.outputs, *tensors))
+    return sorted({symbol.c_name for shape in shapes for n in shape for symbol in symbols(n)})
 
 
 class _Writer(Writer):
@@ -180,6 +182,12 @@ class _Writer(Writer):
             dtypes.storage(operand.dtype) if isinstance(operand, Tensor) else dtypes.c_type(dtypes.as_stored(operand))
         )
 
+    def size(self, size: int) -> str:
+        return str(size)
+
+    def greatest(self, size: int) -> int:
+        return greatest(size)
+
     def inner_bytes(self, run: Run) -> int:
         """Bytes for the tensors between the kernels of a run, none if none was requested."""
         return self._inner[run][1] if run in self._inner else 0
@@ -190,7 +198,7 @@ class _Writer(Writer):
             for k, kernel in enumerate(run.kernels):
                 for tensor in (*kernel.results, *kernel.unread, *kernel.operands):
                     if isinstance(tensor, Tensor) and tensor not in run.inputs and tensor not in run.outputs:
-                        size = max(tensor.elements * dtypes.size(tensor.dtype), 1)
+                        size = max(greatest(tensor.elements) * dtypes.size(tensor.dtype), 1)
                         lives[tensor] = Block(size, lives[tensor].first if tensor in lives else k, k)
             plan = plan_memory(list(lives.values()), ALIGNMENT)
             self._inner[run] = dict(zip(lives, plan.offsets, strict=True)), plan.size

@@ -13,10 +13,9 @@ import re
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
 from eqsat.codegen.arguments import interface, sizes_in
-from eqsat.codegen.backend_code import Served, Text
+from eqsat.codegen.backend_texts import BackendTexts
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.control.forms import Body, Control, control_of, finds
 from eqsat.codegen.control.text import ControlText, free_label
@@ -75,8 +74,6 @@ class _Emitter:
         outer: _Emitter | None = None,
     ) -> None:
         self.sharing = sharing
-        self.common = [("unsigned char *", "arena"), ("const unsigned char *", "weights")]
-        self.common += [(f"{name}_pool *", "pool")] if sharing is not None else []
         self.program = program
         self.layout = layout
         self.name = name
@@ -96,7 +93,8 @@ class _Emitter:
 
     def emit(self, embedded: bool) -> Emitted:
         self._generate()
-        plan, infos, texts = self.plan, self.infos, self.texts
+        self._settle(BackendTexts(self.program, self.layout, self.name, self.weights))
+        plan, infos, texts = self.plan, self.infos, self.backends.all
         variants = [(isa, *self._lines(isa)) for isa in self.isas]
         self.functions.hoist_helpers()
         values = {
@@ -113,7 +111,7 @@ class _Emitter:
             "kernels": infos,
             "embedded": embedded,
             "texts": texts,
-            "contexts": self.contexts,
+            "contexts": self.backends.contexts,
             "threads": self.threads,
             "shares": any(info.shared for info in infos),
             "portable": any(not isa.x86 for isa in self.isas),
@@ -151,13 +149,12 @@ class _Emitter:
         )
 
     def _generate(self) -> None:
-        """Make the kernels of all instruction sets, those of bodies included, and give all memory its place."""
+        """Make the kernels of all instruction sets, those of bodies included."""
         nodes = self.layout.nodes
         self._lifetimes()
         self.made: list[dict[str, Function]] = []
         self.scratch = [0] * len(nodes)
         self.steps: list[tuple[int, int]] = []
-        self.controls: dict[int, ControlText] = {}
         self.bodies: dict[int, list[_Emitter]] = {}
         for number, node in enumerate(nodes):
             first = len(self.infos)
@@ -165,16 +162,29 @@ class _Emitter:
             control = control_of(node)
             if control is not None:
                 self.bodies[number] = [self._body(body, control) for body in control.bodies]
-                label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
-                self.controls[number] = ControlText(
-                    node, control, label, self.bodies[number], self._constant, tuple(self.common), self.name.upper()
-                )
-                self.scratch[number] = self.controls[number].scratch
             else:
                 self._kernel(number, node)
             self.steps.append((first, max(first, len(self.infos) - 1)))
-        self.texts = self._served()
-        self.extra = {g: text.scratch(k) for text in self.texts for k, g in enumerate(self.numbers[text.served.target])}
+
+    def _settle(self, backends: BackendTexts) -> None:
+        """Give all memory its place, once it is known how much kernels, bodies and backends need."""
+        self.backends = backends
+        self.common = [("unsigned char *", "arena"), ("const unsigned char *", "weights")]
+        self.common += [(f"{self.name}_pool *", "pool")] if self.sharing is not None else []
+        self.common += [("void *const *", "contexts")] if backends.contexts else []
+        self.controls: dict[int, ControlText] = {}
+        for number, bodies in self.bodies.items():
+            node = self.layout.nodes[number]
+            control = control_of(node)
+            assert control is not None
+            for body in bodies:
+                body._settle(backends)
+            label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
+            common = tuple(self.common)
+            text = ControlText(node, control, label, bodies, self._constant, common, self.name.upper())
+            self.controls[number], self.scratch[number] = text, text.scratch
+        groups = self.program.groups
+        self.extra = {g: backends.scratch(groups[g]) for g in self.spans if groups[g].backend is not None}
         self.plan, self.buffers, self.scratches, self.memory = self._memory(self.scratch, self.extra)
         for number, control in self.controls.items():
             control.move(self.scratches.get(number, 0))
@@ -218,8 +228,7 @@ class _Emitter:
             if plain_group:
                 lines += self._function_of(span, isa, found, own)
             elif span.group is not None:
-                text, k = self.runs[span.group]
-                lines += [*self._run(text, k, span.group, self.memory.get(span.group, 0)), *found, text.end]
+                lines += self._run(span.group, found)
             else:
                 lines += found
         return lines, own
@@ -305,34 +314,13 @@ class _Emitter:
 
     # ---- groups ----------------------------------------------------------------------------------------
 
-    def _served(self) -> list[Text]:
-        """The code that the backends write, by target; each backend is called once."""
-        self.numbers: dict[str, list[int]] = {}
-        self.runs: dict[int, tuple[Text, int]] = {}
-        groups = {n: g for n in self.spans if (g := self.program.groups[n]).backend is not None}
-        targets = sorted({group.region.target for group in groups.values()})
-        texts = []
-        for target, name in zip(targets, unique(["example", *targets], "t")[1:], strict=True):
-            mine = [n for n, group in groups.items() if group.region.target == target]
-            backend = groups[mine[0]].backend
-            assert backend is not None
-            runs = [
-                Run(k, g.kernels[0].name, g.region, g.kernels, g.inputs, tuple(g.results))
-                for k, g in enumerate(groups[n] for n in mine)
-            ]
-            texts.append(Text(Served(name, backend, runs), self.name, self.program.name, self.weights))
-            self.numbers[name] = mine
-            self.runs.update({n: (texts[-1], k) for k, n in enumerate(mine)})
-        self.contexts = [text.served.target for text in texts if text.served.code.stateful]
-        return texts
-
-    def _run(self, text: Text, number: int, group: int, at: int) -> list[str]:
-        """The text before the portable form of a backend's run."""
+    def _run(self, group: int, portable: list[str]) -> list[str]:
+        """A backend's run, and the portable form that is executed instead of it."""
         inputs = [self._location(x, True) for x in self.program.groups[group].operands]
         outputs = [self._location(y, False) for y in self.program.groups[group].results]
-        target = text.served.target
-        index = self.contexts.index(target) if target in self.contexts else 0
-        return text.call(number, inputs, outputs, at, index)
+        at = self.memory.get(group, 0)
+        before, behind = self.backends.around(self.program.groups[group], inputs, outputs, at)
+        return [*before, *portable, behind]
 
     def _shared(self, span: Span) -> dict[Buffer, str]:
         """Buffers that a region shares with the rest of the program, and the names of the parameters for them."""

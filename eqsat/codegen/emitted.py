@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.backends.values import Coverage
+from eqsat.backends.coverage import Coverage
 from eqsat.codegen.backend_code import Served
 from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.memory import MemoryPlan

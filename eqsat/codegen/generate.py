@@ -8,6 +8,8 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
+from eqsat.backends.coverage import Coverage
+from eqsat.backends.registry import without_regions
 from eqsat.codegen.assign import Unavailable
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
@@ -77,13 +79,11 @@ def generate(
     ranges = by_known_names(ranges, known)
     limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
     sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
-    # What backends execute has fixed sizes.
-    serving = {} if sizes else {t: backend for t, backend in (backends or {}).items() if backend.emits}
     choices = Choices(
         load_host(GENERATED if host is None else host),
         select,
         "approximate" if winograd else numerics,
-        serving,
+        backends or {},
         unavailable or {},
         sizes,
         limits,
@@ -101,9 +101,15 @@ def generate(
             declined |= {refusal.key}
             continue
         free_sizes(known, {name: ranges[name] for name in limits.most.keys() - limits.used})  # Refuses other names.
-        emitted.coverage = planned.coverage
+        emitted.coverage = {**planned.coverage, **_without_regions(model, backends or {})}
         emitted.selection = planned.selection
         return emitted
+
+
+def _without_regions(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, Coverage]:
+    """What is to be said of backends that have nothing to execute, by target."""
+    notes = {target: (backend, without_regions(model, backend)) for target, backend in sorted(backends.items())}
+    return {t: Coverage(0, (), backend.library or t, note) for t, (backend, note) in notes.items() if note}
 
 
 def check_threads(threads: object) -> None:

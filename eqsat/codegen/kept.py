@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.registry import Given
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, LimitError
+from eqsat.execute.kept import Kept
 from eqsat.model.read.dims import sizes_of
 from eqsat.schema.free_sizes import FreeSizes
 
 MOST = 8
 """Programs that are kept; each has weights and working memory of its own."""
-
-_Key = tuple[Any, ...]
 
 
 class KeptPrograms:
@@ -36,68 +33,38 @@ class KeptPrograms:
         self._model = model
         bounded = {name: size for name, size in sizes.items() if size.most is not None}
         self._ranges = bounded if len(bounded) == len(sizes) else {}
-        self._lock = threading.Lock()
-        self._content: list[object] = []
-        self._programs: dict[_Key, CModel | None] = {}
+        self._kept: Kept[CModel | None] = Kept(model, MOST)
 
-    def run(
+    def program(
         self, inputs: Mapping[str, Any], vendors: Collection[str] = (), backends: Sequence[Given] = ()
-    ) -> dict[str, np.ndarray]:
-        """Runs the model.
+    ) -> CModel:
+        """The program that runs the model on some inputs.
 
         Raises:
             CodegenError: As :class:`CModel`.
-            ExecutionError: As :meth:`CModel.run`.
         """
-        return self._program(inputs, tuple(vendors), tuple(backends)).run(inputs)
-
-    def _program(self, inputs: Mapping[str, Any], vendors: tuple[str, ...], backends: tuple[Given, ...]) -> CModel:
         sizes = sizes_of(self._model, inputs)
-        with self._lock:
-            content = list(_content(self._model))
-            if not _same(content, self._content):
-                self._programs, self._content = {}, content
-            # What backends execute has fixed sizes.
-            if self._ranges and not vendors and not backends and self._contain(sizes):
-                try:
-                    made = self._made((), lambda: CModel(self._model, dims=dict(self._ranges)))
-                except (CodegenError, LimitError):
-                    self._programs[()] = made = None
-                if made is not None:
-                    return made
-            key = (tuple(sorted(sizes.items())), vendors, backends)
+        # Most backends execute regions of fixed sizes only.
+        if self._ranges and not vendors and not backends and self._contain(sizes):
+            made = self._kept.get((), self._for_ranges)
+            if made is not None:
+                return made
+        key = (tuple(sorted(sizes.items())), tuple(vendors), tuple(backends))
+        with self._kept.lock:
             # A file may change.
             if not all(isinstance(backend, Backend) for backend in backends):
-                self._programs.pop(key, None)
-            made = self._made(key, lambda: CModel(self._model, dims=dict(sizes), vendors=vendors, backends=backends))
-            assert made is not None
-            return made
+                self._kept.forget(key)
+            made = self._kept.get(
+                key, lambda: CModel(self._model, dims=dict(sizes), vendors=vendors, backends=backends)
+            )
+        assert made is not None
+        return made
+
+    def _for_ranges(self) -> CModel | None:
+        try:
+            return CModel(self._model, dims=dict(self._ranges))
+        except (CodegenError, LimitError):
+            return None
 
     def _contain(self, sizes: Mapping[str, int]) -> bool:
         return all(size.nearest(sizes.get(name, 0)) == sizes.get(name) for name, size in self._ranges.items())
-
-    def _made(self, key: _Key, make: Any) -> CModel | None:
-        """A program, compiled if there is none; the one that was used longest ago makes room."""
-        found = self._programs.pop(key) if key in self._programs else make()
-        self._programs[key] = found
-        while len(self._programs) > MOST:
-            del self._programs[next(iter(self._programs))]
-        return found
-
-
-def _content(model: ir.Model) -> Iterator[object]:
-    """The parts of a model: another model, or a changed one, has others."""
-    for graph in (model.graph, *(function.graph for function in model.functions.values())):
-        yield from (*graph.inputs, *graph.outputs)
-        for value in graph.initializers.values():
-            yield value.const_value
-        for node in ir.traversal.RecursiveGraphIterator(graph):
-            yield from (node.domain, node.op_type, *node.inputs, *node.outputs, *node.attributes.values())
-    for value in model.graph.inputs:
-        yield tuple(value.shape or ())
-
-
-def _same(first: list[object], second: list[object]) -> bool:
-    return len(first) == len(second) and all(
-        a is b or (isinstance(a, str | tuple) and a == b) for a, b in zip(first, second, strict=True)
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
-from eqsat.backends.values import Coverage
+from eqsat.backends.coverage import Coverage, Tally
 from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.control.body_model import body_model
 from eqsat.codegen.found_sizes import Limits
@@ -25,16 +25,12 @@ from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.codegen.value_ranges import Range
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
-from eqsat.partition.emit import REGION, TARGET, has_subgraphs
+from eqsat.partition.emit import has_subgraphs
 from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.attributes import op_key
 from eqsat.schema.free_sizes import FreeSizes
-
-_INSIDE = "it is inside of control flow"
-"""Why a backend does not execute a kernel of a body."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +89,10 @@ def plan_program(chosen: Chosen, choices: Choices) -> Planned:
     Raises:
         CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
     """
-    problems = Problems()
-    model = chosen.model
-    program, selection = _lowered(chosen, model.graph.name or "model", choices, problems)
+    problems, tally = Problems(), Tally()
+    program, selection = _lowered(chosen, chosen.model.graph.name or "model", choices, problems, tally)
     problems.check(program.name)
-    layout, coverage = _placed(program, choices)
-    for target, kernels in _inside(model, choices.backends).items():
-        known = coverage.get(target, Coverage(0, (), choices.backends[target].library or target))
-        coverage[target] = replace(known, total=known.total + len(kernels), refused=(*known.refused, *kernels))
-    return Planned(program, layout, coverage, selection)
+    return Planned(program, _placed(program, choices, tally), tally.coverage(), selection)
 
 
 class Bodies:
@@ -109,14 +100,16 @@ class Bodies:
 
     Args:
         model: The one with the bodies.
-        choices: Those for the model. Backends execute no kernels inside of bodies.
+        choices: Those for the model.
         problems: Receives what cannot become C.
+        tally: Receives the kernels that backends take and refuse.
     """
 
-    def __init__(self, model: ir.Model, choices: Choices, problems: Problems) -> None:
+    def __init__(self, model: ir.Model, choices: Choices, problems: Problems, tally: Tally) -> None:
         self._model = model
-        self._choices = replace(choices, backends={}, unavailable={}, sizes={})
+        self._choices = replace(choices, sizes={})
         self._problems = problems
+        self._tally = tally
         self._selections: dict[Program, Selection] = {}
         self._executed: list[tuple[Selection, float]] = []
 
@@ -145,7 +138,7 @@ class Bodies:
             return None
         choices = replace(self._choices, sizes=sizes)
         chosen = choose(settled(model), choices)
-        program, selection = _lowered(chosen, graph.name or name, choices, self._problems, ranges)
+        program, selection = _lowered(chosen, graph.name or name, choices, self._problems, self._tally, ranges)
         if selection is not None:
             self._selections[program] = selection
         return None if self._problems.nodes else program
@@ -154,7 +147,7 @@ class Bodies:
         """The places of the tensors of a lowered body that is executed so many times."""
         if program in self._selections:
             self._executed.append((self._selections[program], times))
-        return _placed(program, self._choices)[0]
+        return _placed(program, self._choices, self._tally)
 
     def with_bodies(self, selection: Selection | None, plan: Plan) -> Selection | None:
         """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
@@ -174,19 +167,6 @@ class Bodies:
             max(first.bound - rest, 0.0) + sum(times * chosen.bound for chosen, times in self._executed),
             next((reason for reason in ("time limit", "work limit") if reason in stopped), first.stop_reason),
         )
-
-
-def _inside(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, list[tuple[str, str, str]]]:
-    """By target the kernels in regions inside of bodies: name, operator, and why its backend does not execute them."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    main = set(model.graph)
-    for call in ir.traversal.RecursiveGraphIterator(model.graph):
-        function = None if call in main else model.functions.get(call.op_identifier())
-        target = "" if function is None else function.metadata_props.get(TARGET, "")
-        if function is not None and REGION in function.metadata_props and target in backends:
-            kernels = ((node.name or node.op_type, str(op_key(node)), _INSIDE) for node in function)
-            found.setdefault(target, []).extend(kernels)
-    return found
 
 
 def choose(model: ir.Model, choices: Choices) -> Chosen:
@@ -213,9 +193,11 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
 
 
 def _lowered(
-    chosen: Chosen, name: str, choices: Choices, problems: Problems, ranges: Sequence[Range | None] = ()
+    chosen: Chosen, name: str, choices: Choices, problems: Problems, tally: Tally, ranges: Sequence[Range | None] = ()
 ) -> tuple[Program, Selection | None]:
-    bodies = Bodies(chosen.model, choices, problems)
+    bodies = Bodies(chosen.model, choices, problems, tally)
+    for kernel in chosen.pieces.left:
+        tally.add(kernel.backend, (kernel.region, kernel.name), kernel.name, kernel.operator, kernel.reason)
     decided = chosen.selection is not None
     program = lower(
         chosen.plan,
@@ -229,12 +211,12 @@ def _lowered(
         ranges=ranges,
     )
     program.sizes = tuple(choices.sizes.items())
-    keep_known_regions(program)
+    keep_known_regions(program, tally)
     return program, bodies.with_bodies(chosen.selection, chosen.plan)
 
 
-def _placed(program: Program, choices: Choices) -> tuple[Layout, dict[str, Coverage]]:
-    coverage = assign(program, choices.unavailable)
+def _placed(program: Program, choices: Choices, tally: Tally) -> Layout:
+    assign(program, choices.unavailable, tally)
     look_up_bytes(program)
     fuse(program)
-    return plan_layout(program), coverage
+    return plan_layout(program)

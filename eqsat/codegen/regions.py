@@ -13,17 +13,42 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
+from eqsat.backends.coverage import Tally
+from eqsat.backends.read import called_regions
 from eqsat.backends.registry import names
+from eqsat.codegen.assign import not_fixed
 from eqsat.codegen.call_text import RegionCallText, trusted_call
 from eqsat.codegen.control.forms import finds
-from eqsat.codegen.program import Program
+from eqsat.codegen.program import Node, Program
 from eqsat.codegen.select import choices
 from eqsat.partition.emit import CALL, TARGET, composite_domain
-from eqsat.partition.plan import PlanNode
+from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope
 from eqsat.rules.ast import Target
 from eqsat.schema.attributes import op_key, subgraphs
 from eqsat.schema.types import OpKey
+
+_BY_DATA = "data decides sizes in its region"
+_NO_C = "the backend writes no C (it does not override emit)"
+
+
+@dataclass(frozen=True)
+class Left:
+    """A kernel of a region that its backend does not get.
+
+    Attributes:
+        backend: The backend.
+        region: Name of the region.
+        name: Of the kernel.
+        operator: As the backend would see it.
+        reason: Why not.
+    """
+
+    backend: Backend
+    region: str
+    name: str
+    operator: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -35,11 +60,13 @@ class Pieces:
         whole: Those that stay whole; with the backend that executes them, None for plain C.
         alone: Kernels with a C call, each with its target, by the operator that stands for it in the model that is
             searched.
+        left: The kernels of regions that backends do not get.
     """
 
     regions: Mapping[OpKey, SavedFunction]
     whole: Mapping[OpKey, Backend | None]
     alone: Mapping[OpKey, tuple[str, PlanNode]]
+    left: tuple[Left, ...] = ()
 
     @property
     def taken_apart(self) -> bool:
@@ -63,12 +90,18 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
     chosen = choices(() if host is None else host.composites)
     whole: dict[OpKey, Backend | None] = {}
     texts: dict[str, dict[str, str]] = {}
+    left: list[Left] = []
     for node, origin in _pairs(saved.main):
         region = saved.regions.get(node.op)
         if region is None:
             continue
         target, kernels = region.target, region.scope.plan.nodes
         backend = backends.get(target)
+        reason = "" if backend is None else _left(backend, saved.main.plan, node)
+        if backend is not None and reason:
+            pairs = zip(kernels, region.scope.nodes, strict=True)
+            left += [Left(backend, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
+            backend = None
         if backend is None and CALL in origin.metadata_props:
             texts.setdefault(target, {})[region.name] = trusted_call(origin, target, region=True)
             backend = RegionCallText(target, texts[target])
@@ -81,18 +114,30 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
         target = saved.main.plan.targets[node.target]
         trusted_call(origin, target)
         alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
-    return Pieces(saved.regions, whole, alone)
+    return Pieces(saved.regions, whole, alone, tuple(left))
+
+
+def _left(backend: Backend, plan: Plan, call: PlanNode) -> str:
+    """Why a backend does not get a region; empty if it does."""
+    if not backend.emits:
+        return _NO_C
+    types = [plan.types.get(v) for v in (*call.inputs, *call.outputs) if v is not None and v not in plan.constants]
+    is_fixed = all(known is not None and known.is_static for known in types)
+    return "" if is_fixed or backend.free_sizes else not_fixed(backend)
 
 
 def searchable(model: ir.Model, saved: SavedPlan, pieces: Pieces) -> ir.Model:
-    """The model in which all that stays whole is an opaque function.
+    """The model in which all that stays whole is an opaque function, and so is each region inside of control flow:
+    bodies are models of their own later.
 
     Args:
         model: The one that was read; it is not changed.
         saved: The same as a plan.
         pieces: What stays whole.
     """
-    if not pieces.whole and not pieces.alone:
+    main = set(model.graph)
+    inside = {op_key(node) for node, _ in called_regions(model) if node not in main} - pieces.regions.keys()
+    if not pieces.whole and not pieces.alone and not inside:
         return model
     copy = model.clone()
     scopes = [(model.graph, copy.graph), *((f, copy.functions[i]) for i, f in model.functions.items())]
@@ -100,8 +145,8 @@ def searchable(model: ir.Model, saved: SavedPlan, pieces: Pieces) -> ir.Model:
     for op, (_, origin) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
         own = _alone(*copies[origin], op)
         copy.functions[own.identifier()] = own
-    opaque = {*pieces.whole, *pieces.alone}
-    for node in copy.graph:
+    opaque = {*pieces.whole, *pieces.alone, *inside}
+    for node in ir.traversal.RecursiveGraphIterator(copy.graph):
         function = copy.functions.get(node.op_identifier())
         if function is not None and op_key(node) in opaque:
             function.metadata_props.pop(TARGET, None)  # What has no target is not inlined,
@@ -171,14 +216,26 @@ def _copy(value: ir.Value, name: str) -> ir.Value:
     return ir.Value(name=name, type=value.type, shape=value.shape)
 
 
-def keep_known_regions(program: Program) -> None:
-    """Takes regions apart in which data decides sizes: a function of C that stays whole does not hand these on."""
+def keep_known_regions(program: Program, tally: Tally) -> None:
+    """Takes regions apart in which data decides sizes: a function of C that stays whole does not hand these on.
+
+    A backend for free sizes receives sizes that were found before, like all others.
+    """
     found = set(program.found)
+
+    def is_apart(node: Node, backend: Backend | None) -> bool:
+        receives = backend is not None and backend.free_sizes
+        return node.reads_sizes or finds(node) or not (receives or found.isdisjoint(node.depends_on()))
+
     apart = {
         node.kernel[0]
         for node in program.nodes
-        if node.kernel is not None and (node.reads_sizes or finds(node) or not found.isdisjoint(node.depends_on()))
+        if node.kernel is not None and is_apart(node, program.regions[node.kernel[0]].backend)
     }
+    for region in (program.regions[number] for number in sorted(apart)):
+        if region.backend is not None:
+            for kernel in region.kernels:
+                tally.add(region.backend, (region.name, kernel.name), kernel.name, kernel.operator, _BY_DATA)
     for node in program.nodes:
         if node.kernel is not None and node.kernel[0] in apart:
             node.kernel = None

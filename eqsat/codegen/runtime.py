@@ -13,9 +13,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
+from eqsat.backends.asking import primitives, unavailable
 from eqsat.backends.backend import Primitive
 from eqsat.backends.registry import Given, chosen
-from eqsat.backends.runs import asked
 from eqsat.codegen.binding import Binding
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
@@ -26,7 +26,6 @@ from eqsat.codegen.options import Generation
 from eqsat.codegen.pools import THREADS_FLAGS, pool
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
-from eqsat.model.read.dims import sizes_of
 from eqsat.stages.event import Event, Progress
 
 _NAME = "model"
@@ -85,7 +84,7 @@ class CModel:
         self._ffi: Any = None
         self._library: Any = None
         self._contexts: list[Contexts] = []
-        unavailable: dict[str, dict[str, str]] = {}
+        lacking: dict[str, dict[str, str]] = {}
         while True:
             report(Event("generate"))
             self.emitted = emitted = generate(
@@ -94,7 +93,7 @@ class CModel:
                 isas=isas or native_isas(),
                 embedded=False,
                 backends=serving,
-                unavailable=unavailable,
+                unavailable=lacking,
                 **options,
             )
             self._served = [s for s in emitted.served if s.backend in serving.values()]
@@ -107,9 +106,8 @@ class CModel:
             # executed.
             found = False
             for served, contexts in zip(self._stateful, self._contexts, strict=True):
-                known = unavailable.setdefault(served.backend.target, {})
-                with asked(served.backend, "unavailable"):
-                    more = dict(served.backend.unavailable(contexts.loaded))
+                known = lacking.setdefault(served.backend.target, {})
+                more = unavailable(served.backend, contexts.loaded)
                 found = found or not known.keys() >= more.keys()
                 known.update(more)
             if not found:
@@ -166,7 +164,7 @@ class CModel:
     def primitives(self) -> list[Primitive]:
         """The primitives that backends' libraries execute in a run, if they report them, in order."""
         pairs = zip(self._stateful, self._contexts, strict=True)
-        return [p for served, contexts in pairs for p in served.backend.primitives(contexts.loaded)]
+        return [p for served, contexts in pairs for p in primitives(served.backend, contexts.loaded)]
 
     def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Run the model.
@@ -232,25 +230,6 @@ class CModel:
     def _new_arena(self) -> Any:
         bounds.current().admit(self.emitted.arena, what="an arena")
         return self._ffi.from_buffer(aligned(self.emitted.arena))
-
-
-def run_once(
-    model: ir.Model,
-    inputs: Mapping[str, Any],
-    *,
-    dims: Mapping[str, int] | None = None,
-    vendors: Collection[str] = (),
-    backends: Sequence[Given] = (),
-) -> dict[str, np.ndarray]:
-    """Runs a model as C; the sizes of its symbolic dimensions are those of the inputs.
-
-    Raises:
-        CodegenError: As :class:`CModel`.
-        ExecutionError: As :meth:`CModel.run`.
-    """
-    return CModel(model, dims={**sizes_of(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(
-        inputs
-    )
 
 
 def sources(emitted: Emitted) -> dict[str, str]:

@@ -206,14 +206,14 @@ class _Compiler:
 
     def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> Operation | None:
         """What a backend executes of a call."""
-        from eqsat.execute.regions import region_operation, served
+        from eqsat.execute.regions import ServedRegion, served
 
-        function = self._context.functions[identity]
-        backend = served(function, self._context.backends)
+        context, function = self._context, self._context.functions[identity]
+        backend = served(function, context.backends)
         if backend is None:
             return None
-        opsets = function.opset_imports or self._opsets
-        return region_operation(node, self._context.functions, backend, _nodes_with(opsets, self._context))
+        compile_nodes = _nodes_with(function.opset_imports or self._opsets, context)
+        return ServedRegion(node, context.functions, backend, compile_nodes)
 
     def _operation(self, node: ir.Node) -> tuple[Operation, list[ir.Value | None], bool]:
         """How to compute a node, the values it reads, and whether it may be folded."""

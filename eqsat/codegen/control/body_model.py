@@ -12,9 +12,8 @@ from eqsat.codegen.shape_values import elements, is_sizes
 from eqsat.model.load import load
 from eqsat.model.names import unused
 from eqsat.model.shadowing import defined_names, defined_values
-from eqsat.partition.emit import CALL
 from eqsat.partition.subgraphs import bind_graph
-from eqsat.schema.attributes import subgraphs, tensor_of
+from eqsat.schema.attributes import tensor_of
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import as_dim
 
@@ -59,8 +58,6 @@ def body_model(
     copy.outputs[:] = [_returned(copy, outputs[k], unused(f"result_{k}", taken)) for k in results]
     copy.opset_imports.update(model.graph.opset_imports)
     functions = [function.clone() for function in model.functions.values()]
-    for scope in (copy, *functions):
-        _strip(scope)
     return load(
         ir.Model(copy, ir_version=model.ir_version, functions=functions, metadata_props=dict(model.metadata_props))
     )
@@ -83,16 +80,6 @@ def _shown(graph: ir.Graph, value: ir.Value, sizes: np.ndarray, taken: set[str])
         node.outputs[0].name = unused(f"{name}_{number}", taken)
     graph.insert_before(graph[0], made)
     return tensor
-
-
-def _strip(scope: ir.Graph | ir.Function) -> None:
-    """Drops the C calls of kernels and regions: inside of bodies they run in plain C."""
-    if isinstance(scope, ir.Function):
-        scope.metadata_props.pop(CALL, None)
-    for node in scope:
-        node.metadata_props.pop(CALL, None)
-        for inner in subgraphs(node):
-            _strip(inner)
 
 
 def _returned(graph: ir.Graph, value: ir.Value, name: str) -> ir.Value:

@@ -1,0 +1,78 @@
+"""What the backends write for a program and the bodies in it: each backend is asked once, for all of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.backends.values import Run
+from eqsat.codegen.backend_code import Served, Text
+from eqsat.codegen.control.forms import control_of
+from eqsat.codegen.names import unique
+from eqsat.codegen.placed_program import Layout
+from eqsat.codegen.program import Group, Program
+from eqsat.codegen.weights import Weights
+
+
+class BackendTexts:
+    """The text of all backends.
+
+    Attributes:
+        all: One for each target.
+        contexts: Names of the targets with a context, in the order in which the program receives contexts.
+
+    Args:
+        program: With the groups that backends execute.
+        layout: The places of its tensors.
+        name: Prefix of all names.
+        weights: The block that receives the constants of backends.
+    """
+
+    def __init__(self, program: Program, layout: Layout, name: str, weights: Weights) -> None:
+        groups = list(_groups(program, layout))
+        targets = sorted({group.region.target for group in groups})
+        self.all: list[Text] = []
+        self._texts: dict[Group, tuple[Text, int]] = {}
+        for target, c_name in zip(targets, unique(["example", *targets], "t")[1:], strict=True):
+            mine = [group for group in groups if group.region.target == target]
+            backend = mine[0].backend
+            assert backend is not None
+            runs = [
+                Run(k, g.kernels[0].name, g.region, g.kernels, g.inputs, tuple(g.results)) for k, g in enumerate(mine)
+            ]
+            text = Text(Served(c_name, backend, runs), name, program.name, weights)
+            self.all.append(text)
+            self._texts.update({group: (text, k) for k, group in enumerate(mine)})
+        self.contexts = [text.served.target for text in self.all if text.served.code.stateful]
+
+    def scratch(self, group: Group) -> int:
+        """Bytes of working memory of a run."""
+        text, number = self._texts[group]
+        return text.scratch(number)
+
+    def around(self, group: Group, inputs: list[str], outputs: list[str], at: int) -> tuple[list[str], str]:
+        """The lines before and after the portable form of a run.
+
+        Args:
+            group: The run.
+            inputs: The addresses of its inputs.
+            outputs: Likewise.
+            at: Offset of its memory in the arena.
+        """
+        text, number = self._texts[group]
+        target = text.served.target
+        index = self.contexts.index(target) if target in self.contexts else 0
+        return text.call(number, inputs, outputs, at, index), text.end
+
+
+def _groups(program: Program, layout: Layout) -> Iterator[Group]:
+    """The groups that backends execute, in a program and in the bodies of its control flow."""
+    seen: set[int] = set()
+    for node in layout.nodes:
+        control = control_of(node)
+        for body in () if control is None else control.bodies:
+            yield from _groups(body.program, body.layout)
+        if node.group is None or node.group in seen:
+            continue
+        seen.add(node.group)
+        if program.groups[node.group].backend is not None:
+            yield program.groups[node.group]
