@@ -140,6 +140,8 @@ class Region:
         kernels: In an order of execution.
         uses: How often each tensor is read, in the region and after it.
         dequantized: Where float constants come from, by the identity of the array.
+        inputs: What it is called with, in the order of its function in the model. Constants are the last ones.
+        outputs: Tensors that it returns, likewise.
     """
 
     name: str
@@ -147,6 +149,8 @@ class Region:
     kernels: tuple[Kernel, ...]
     uses: Mapping[Tensor, int] = field(default_factory=dict)
     dequantized: Mapping[int, Dequantized] = field(default_factory=dict)
+    inputs: tuple[Operand, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +162,8 @@ class Run:
         name: Of its first kernel, for messages.
         region: That it is part of.
         kernels: In order.
-        inputs: Tensors that are there before; in C ``x0``, ``x1``, ..., dense and row-major.
+        inputs: Tensors that are there before; in C ``x0``, ``x1``, ..., dense and row-major. Of a backend that takes
+            whole regions they are those of the region, in its order.
         outputs: Tensors that are read later; in C ``y0``, ``y1``, ..., likewise.
     """
 

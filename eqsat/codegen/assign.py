@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+import numpy as np
+
 from eqsat.backends import values
 from eqsat.backends.asking import refusals
 from eqsat.backends.backend import Backend
@@ -18,8 +20,8 @@ from eqsat.backends.coverage import Tally
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.backends.values import Kernel, Operand, Operator, Region
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.shape_values import is_sizes
 from eqsat.schema.size_questions import any_free
-from eqsat.schema.types import TensorType
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
@@ -34,6 +36,9 @@ def assign(program: Program, unavailable: Unavailable, tally: Tally) -> None:
         tally: Receives the kernels that backends take, and the reasons for the others.
     """
     _Assignment(program, unavailable, tally).run()
+
+
+_NOT_COMPUTED = "one of its operands or results is not computed in C"
 
 
 class _Assignment:
@@ -74,26 +79,34 @@ class _Assignment:
             assert node.kernel is not None
             members.setdefault(node.kernel[1], []).append(node)
         kernels = {number: self._kernel(whole.kernels[number], inside) for number, inside in members.items()}
-        region = Region(whole.name, whole.target, tuple(kernels.values()), self.uses, self.program.dequantized)
+        border = (tuple(dict.fromkeys(_tensors(values))) for values in (whole.inputs, whole.outputs))
+        region = Region(whole.name, whole.target, tuple(kernels.values()), self.uses, self.program.dequantized, *border)
         backend = whole.backend
         if backend is None:
             return nodes + self._group(region, None, (), nodes)
-        taken = self._taken(backend, region, kernels)
+        made = {t for node in nodes for t in node.writes()}
+        is_computed = len(region.outputs) == len(whole.outputs) and made.issuperset(region.outputs)
+        is_computed = is_computed and not any(isinstance(x, np.ndarray) and is_sizes(x) for x in region.inputs)
+        taken = self._taken(backend, region, kernels, is_computed)
         producer = {t: k for k, inside in members.items() for node in inside for t in node.writes()}
         waits = {
             k: {producer[t] for node in inside for t in node.reads() if producer.get(t, k) != k}
             for k, inside in members.items()
         }
         result: list[Node] = []
-        for run, called in alternating(list(members), waits, taken, joins=backend.joins):
+        for run, called in alternating(list(members), waits, taken, joins=backend.joins or backend.whole):
             inside = [node for k in run for node in members[k]]
             if called:
                 inside += self._group(region, backend, tuple(kernels[k] for k in run), inside)
             result += inside
         return result
 
-    def _taken(self, backend: Backend, region: Region, kernels: Mapping[int, Kernel]) -> set[int]:
-        """Numbers of the kernels that the backend takes; the others are noted."""
+    def _taken(self, backend: Backend, region: Region, kernels: Mapping[int, Kernel], is_computed: bool) -> set[int]:
+        """Numbers of the kernels that the backend takes; the others are noted.
+
+        Args:
+            is_computed: Whether the program has all operands and results of the region.
+        """
         fixed = {k: kernel for k, kernel in kernels.items() if backend.free_sizes or not _is_free(kernel)}
         said = refusals(backend, replace(region, kernels=tuple(fixed.values())))
         known = self.unavailable.get(region.target, {})
@@ -102,7 +115,9 @@ class _Assignment:
             reason = said[kernel] if number in fixed else not_fixed(backend)
             reasons[number] = known.get(kernel.name) or reason
             if not reasons[number] and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
-                reasons[number] = "one of its operands or results is not computed in C"
+                reasons[number] = _NOT_COMPUTED
+        if backend.whole and not is_computed:
+            reasons = {number: reason or _NOT_COMPUTED for number, reason in reasons.items()}
         reasons = as_a_whole(backend, reasons)
         for number, reason in reasons.items():
             kernel = kernels[number]
@@ -111,14 +126,11 @@ class _Assignment:
 
     def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
-        found = list(zip_longest(whole.results, whole.types))
+        found = list(zip_longest(whole.results, whole.places))
         while found and found[-1] == (None, None):
             found.pop()
         results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t, _ in found)
-        unread = tuple(
-            _place(f"{whole.name}_{i}", known) if t is None else None
-            for i, (t, (_, known)) in enumerate(zip(results, found, strict=True))
-        )
+        unread = tuple(place if t is None else None for t, (_, place) in zip(results, found, strict=True))
         return Kernel(
             whole.name,
             whole.operator,
@@ -166,13 +178,19 @@ class _Assignment:
             return []
         written = [t for node in nodes for t in node.writes()]
         asked = [t for kernel in kernels for t in _tensors(kernel.operands)]
+        border: tuple[values.Tensor, ...] = ()
+        if backend.whole:
+            # Whoever made code of the region's function expects its operands and results.
+            asked, border = [*_tensors(region.inputs), *asked], region.outputs
+            written.sort(key=lambda t: border.index(t) if t in border else len(border))
         reads = [t for node in nodes for t in node.reads()]
         group.operands += [t for t in dict.fromkeys((*asked, *reads)) if t not in set(written)]
         group.inputs = tuple(group.operands)
         inside = set(nodes)
         copies: list[Node] = []
         for tensor in written:
-            if tensor not in self.returned and inside.issuperset(self.consumers.get(tensor, ())):
+            is_read = tensor in self.returned or not inside.issuperset(self.consumers.get(tensor, ()))
+            if not is_read and tensor not in border:
                 continue
             # A tensor that is read outside is copied to row-major order; often the kernel that computes it can write
             # the copy.
@@ -194,13 +212,6 @@ def not_fixed(backend: Backend) -> str:
 def _is_free(kernel: Kernel) -> bool:
     inside = (t for operator in kernel.operators for t in (*operator.reads(), *operator.writes()))
     return any(any_free(t.shape) for t in (*_tensors((*kernel.operands, *kernel.results)), *inside))
-
-
-def _place(name: str, known: TensorType | None) -> Tensor | None:
-    """A place for a result that nothing reads."""
-    if known is None or not known.is_static:
-        return None
-    return Tensor(name, known.dtype, tuple(n for n in known.shape or () if isinstance(n, int)))
 
 
 def _tensors(operands: Sequence[Operand | None]) -> list[Tensor]:

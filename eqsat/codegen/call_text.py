@@ -16,9 +16,12 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Kernel, Operand, Run, Tensor
+from eqsat.backends.values import Kernel, Operand, Region, Run, Tensor
 from eqsat.errors import CodegenError
-from eqsat.partition.emit import CALL, INPUTS, OUTPUTS, TRUSTED_CALL
+from eqsat.partition.call_sizes import NO_VALUE, holes, is_size_hole, size_in
+from eqsat.partition.emit import CALL, TRUSTED_CALL
+from eqsat.schema.size import Undecided, bounds
+from eqsat.schema.size_questions import is_free, symbols
 from eqsat.text import shown
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[fFuUlL]{0,3}"
@@ -29,6 +32,7 @@ _SYSTEM = re.compile(
 )
 """Prefixes of system functions whose names contain an underscore; no target has one of these names."""
 _LONGEST = 4000
+_LARGEST_INT = 2**31 - 1
 
 
 class CallText(Backend):
@@ -39,6 +43,7 @@ class CallText(Backend):
     """
 
     joins = False
+    free_sizes = True
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -46,7 +51,9 @@ class CallText(Backend):
     def refuse(self, kernel: Kernel) -> str:
         if not kernel.call:
             return "the target's file has no call for it"
-        return "" if None not in _results(kernel) else "the types of its results are not known"
+        if None in _results(kernel):
+            return "the types of its results are not known"
+        return Call.of(kernel).refusal()
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
         kernels = [run.kernels[0] for run in runs]
@@ -64,15 +71,22 @@ class RegionCallText(Backend):
     """
 
     whole = True
+    free_sizes = True
 
     def __init__(self, target: str, texts: Mapping[str, str]) -> None:
         self.target = target
         self.texts = texts
 
+    def refusals(self, region: Region) -> Mapping[Kernel, str]:
+        return dict.fromkeys(region.kernels, self._call(region).refusal())
+
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
-        calls = [Call.of_run(self.texts[run.region.name], run) for run in runs]
+        calls = [self._call(run.region) for run in runs]
         texts = [call.statement(writer, run) for call, run in zip(calls, runs, strict=True)]
         return Code(texts, header=declarations(calls, writer.c_type))
+
+    def _call(self, region: Region) -> Call:
+        return Call(self.texts[region.name], region.inputs, region.outputs)
 
 
 class Call:
@@ -80,7 +94,7 @@ class Call:
 
     Args:
         text: With holes: ``{0}``, ``{1}``, ... for operands, ``{result}`` for the first result, ``{result1}``, ... for
-            others.
+            others, ``{=...}`` for sizes (:mod:`eqsat.partition.call_sizes`).
         operands: Those that are present, in order.
         results: Likewise.
     """
@@ -95,20 +109,27 @@ class Call:
         results = [t for t in _results(kernel) if t is not None]
         return Call(kernel.call, [x for x in kernel.operands if x is not None], results)
 
-    @staticmethod
-    def of_run(text: str, run: Run) -> Call:
-        """The call of a whole region: lists of its operands and results take the place of their holes."""
-        lists = {
-            INPUTS: ", ".join(f"{{{i}}}" for i in range(len(run.inputs))),
-            OUTPUTS: ", ".join(f"{{result{i}}}" for i in range(len(run.outputs))),
-        }
+    def refusal(self) -> str:
+        """Why it cannot be made; empty if it can."""
+        if NO_VALUE in self.text:
+            return "its call has an expression without a value where sizes are not fixed"
+        try:
+            sizes = [self.size(hole) for hole in holes(self.text)]
+        except Undecided as undecided:
+            return f"its call has a size without a value: {undecided}"
+        received = {s.name for size in sizes for s in symbols(size)}
+        shapes = (x.shape for x in (*self.operands, *self.results))
+        needed = dict.fromkeys(s.name for shape in shapes for n in shape for s in symbols(n))
+        missing = [f"`{name}`" for name in needed if name not in received]
+        return f"its call does not receive the size {' and '.join(missing)}" if missing else ""
 
-        def one(found: re.Match[str]) -> str:
-            listed = lists.get(found[1] or "")
-            return found[0] if listed is None else f"{listed}{found[2] or ''}" if listed else ""
+    def size(self, hole: str) -> int:
+        """The size of a hole.
 
-        pattern = rf"\{{\{{|\}}\}}|({re.escape(INPUTS)}|{re.escape(OUTPUTS)})(\s*,\s*)?"
-        return Call(re.sub(pattern, one, text), run.inputs, run.outputs)
+        Raises:
+            Undecided: It has none.
+        """
+        return size_in(hole, [x.shape for x in self.operands], [y.shape for y in self.results])
 
     def operand(self, hole: str) -> tuple[Operand | None, bool]:
         """The tensor of a hole, None if it is absent, and whether it is written."""
@@ -117,12 +138,15 @@ class Call:
         return known[int(number)] if int(number) < len(known) else None, is_result
 
     def fill(self, address: Callable[[Operand | None], str]) -> str:
-        """The text with the addresses of its tensors."""
+        """The text with the addresses of its tensors, and with sizes as expressions of C."""
 
         def one(found: re.Match[str]) -> str:
+            if found[2] is not None:
+                size = self.size(found[2])
+                return f"({_integer(size)}){size}" if is_free(size) else str(size)
             return found[0][0] if found[1] is None else address(self.operand(found[1])[0])
 
-        return re.sub(r"\{\{|\}\}|\{(\d+|result\d*)\}", one, self.text)
+        return re.sub(r"\{\{|\}\}|\{(\d+|result\d*)\}|\{=([^{}]*)\}", one, self.text)
 
     def statement(self, writer: Writer, run: Run) -> str:
         """The call in the body of a run."""
@@ -182,9 +206,15 @@ def _parameter(call: Call, argument: str, c_type: Callable[[Operand], str]) -> s
         return ""
     if argument.startswith('"'):
         return "const char *"
-    if re.fullmatch(r"[-+]?\d+", argument):
-        return "int"
-    return "double"
+    if argument.startswith("{="):
+        return _integer(call.size(argument[2:-1]))
+    return _integer(int(argument)) if re.fullmatch(r"[-+]?\d+", argument) else "double"
+
+
+def _integer(size: int) -> str:
+    """C type of a number or a size."""
+    low, high = bounds(size)
+    return "int" if low >= -_LARGEST_INT and high <= _LARGEST_INT else "int64_t"
 
 
 def _common(kinds: list[str]) -> str:
@@ -194,27 +224,26 @@ def _common(kinds: list[str]) -> str:
         return "const void *"
     if len(known) == 1:
         return known[0]
-    if set(known) == {"double", "int"}:
-        return "double"
+    if set(known) <= {"double", "int", "int64_t"}:
+        return "double" if "double" in known else "int64_t"
     return "void *" if all(not k.startswith("const") for k in known) else "const void *"
 
 
 # ---- which calls to trust ------------------------------------------------------------------------------
 
 
-def trusted_call(node: ir.Node, target: str, *, region: bool = False) -> str:
+def trusted_call(node: ir.Node, target: str) -> str:
     """The text of a node's call.
 
     Args:
-        node: The node with the call.
+        node: The node with the call: a kernel or a region.
         target: Name of the target.
-        region: Whether it is the call of a whole region, and not that of a kernel.
 
     Raises:
         CodegenError: The text comes from a file and is more than a call of the target's function.
     """
     text = node.metadata_props[CALL]
-    if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target, region=region):
+    if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target):
         return text
     raise CodegenError(
         "a call that comes from a file must be one function of its target, with tensors and constants",
@@ -225,17 +254,18 @@ def trusted_call(node: ir.Node, target: str, *, region: bool = False) -> str:
     )
 
 
-def is_plain_call(text: str, target: str, *, region: bool = False) -> bool:
+def is_plain_call(text: str, target: str) -> bool:
     """Whether a text calls a function of the target on holes, numbers, names of the target, and harmless strings.
+
+    What is in the hole of a size does not become C: it is read as a size, whose own text does.
 
     Args:
         text: The call.
         target: Name of the target.
-        region: Whether it is the call of a whole region, which has other holes.
     """
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", target) or _SYSTEM.fullmatch(target) or len(text) > _LONGEST:
         return False
     own = rf"(?i:{target}_)[0-9A-Za-z_]+"
-    holes = "inputs|outputs" if region else r"\d+|result\d*"
-    argument = rf" *(?:\{{(?:{holes})\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
-    return re.fullmatch(rf" *{own} *\((?: *|{argument}(?:,{argument})*)\) *;? *", text, re.ASCII) is not None
+    argument = rf" *(?:\{{(?:\d+|result\d*|\?)\}}|\{{=[^{{}}]+\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
+    form = re.fullmatch(rf" *{own} *\((?: *|{argument}(?:,{argument})*)\) *;? *", text, re.ASCII)
+    return form is not None and all(is_size_hole(f"{{={hole}}}") for hole in holes(text))

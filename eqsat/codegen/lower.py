@@ -26,11 +26,11 @@ from eqsat.codegen.operator_call import Call, Results
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
-from eqsat.codegen.results import anchor_dtype, present, result_types
+from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_values import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.value_ranges import Range
-from eqsat.codegen.wants import same_order, usual_orders
+from eqsat.codegen.wants import converted_order, usual_orders
 from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.definition import definition
 from eqsat.model.normalize import complete
@@ -222,18 +222,20 @@ class _Lowering:
             self.regions.append(WholeRegion(piece.name, piece.target, self.pieces.whole[call.op]))
         plan = piece.scope.plan
         values = self._walk(plan, given, number)
-        return [values.get(vid) for vid, _ in plan.outputs]
+        results = [values.get(vid) for vid, _ in plan.outputs]
+        if number is not None:
+            self.regions[number].inputs, self.regions[number].outputs = given, results
+        return results
 
     def _kernel(
         self, scope: _Scope, node: PlanNode, given: list[Operand | None], name: str, region: int, call: str = ""
     ) -> list[Operand | None]:
         """A kernel of a region that stays whole."""
-        whole, first = self.regions[region], len(self.nodes)
-        attrs = node.attrs
+        whole, first, attrs, label = self.regions[region], len(self.nodes), node.attrs, node.name or node.op.name
         if not has_subgraphs(attrs):
             attrs = complete(node.op, attrs, [type_of(x) for x in given], len(node.outputs))
-        types = result_types(node, given)
-        kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), types, call)
+        places = result_places(node, given, label, self.shapes)
+        kernel = WholeKernel(label, str(node.op), plain(attrs), list(given), places, call)
         results = self._operator(scope, node, given, name)
         kernel.results = [x if v in scope.read else None for v, x in zip(node.outputs, results, strict=False)]
         for made in self.nodes[first:]:
@@ -281,10 +283,9 @@ class _Lowering:
         """A conversion between layouts."""
         if not isinstance(operand, Tensor):
             return operand
-        rows, innermost = usual_orders(operand)
-        if same_order(innermost, rows, operand.shape):
-            return operand  # Nothing moves.
-        order = innermost if node.op == CHANNELS_LAST.op else rows
+        order = converted_order(operand, innermost=node.op == CHANNELS_LAST.op)
+        if order is None:
+            return operand
         copy = Tensor(name, operand.dtype, operand.shape, order)
         self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
         return copy

@@ -20,7 +20,7 @@ from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import Symbol
 from eqsat.schema.size_questions import is_free, symbols
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import OpKey
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
@@ -171,7 +171,7 @@ class WholeKernel:
     Attributes:
         name, operator, attributes, call: See :class:`~eqsat.backends.values.Kernel`.
         operands: Likewise.
-        types: Of the results of a composite that has several; None for one whose type is not known.
+        places: For the results of a composite that has several; None for one whose type is not known.
         results: Likewise, as far as they are computed: those that the region's program passes through are operands.
     """
 
@@ -179,7 +179,7 @@ class WholeKernel:
     operator: str
     attributes: Mapping[str, Any]
     operands: list[Operand | None]
-    types: list[TensorType | None]
+    places: list[Tensor | None]
     call: str = ""
     results: list[Operand | None] = field(default_factory=list)
 
@@ -193,12 +193,16 @@ class WholeRegion:
         target: Name of the target.
         backend: The backend that executes its kernels; None for plain C.
         kernels: In order.
+        inputs: What it is called with, in the order of its function.
+        outputs: What it returns, likewise.
     """
 
     name: str
     target: str
     backend: Backend | None
     kernels: list[WholeKernel] = field(default_factory=list)
+    inputs: list[Operand | None] = field(default_factory=list)
+    outputs: list[Operand | None] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

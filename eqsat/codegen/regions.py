@@ -103,7 +103,7 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
             left += [Left(backend, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
             backend = None
         if backend is None and CALL in origin.metadata_props:
-            texts.setdefault(target, {})[region.name] = trusted_call(origin, target, region=True)
+            texts.setdefault(target, {})[region.name] = trusted_call(origin, target)
             backend = RegionCallText(target, texts[target])
         has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))

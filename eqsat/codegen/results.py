@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import MAX_VALUE, infer_body
 from eqsat.model.outputs import required_outputs
@@ -27,8 +27,8 @@ def present(node: PlanNode, used: list[bool]) -> int:
     return count
 
 
-def result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[TensorType | None]:
-    """Types of the results of a composite that has several: a kernel needs a place also for one that nothing reads."""
+def result_places(node: PlanNode, given: Sequence[Operand | None], name: str, shapes: Shapes) -> list[Tensor | None]:
+    """Places for the results of a composite that has several: a kernel needs one also for what nothing reads."""
     body = node.body
     if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
         return []
@@ -37,7 +37,11 @@ def result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[Tensor
         types = infer_body(body, [type_of(x) for x in given], arrays)
     except ModelError:
         return []
-    return [types[i] for i in body.results]
+    places: list[Tensor | None] = []
+    for i, kind in enumerate(types[k] for k in body.results):
+        shape = "unknown" if kind is None else shapes.of(kind)
+        places.append(None if kind is None or isinstance(shape, str) else Tensor(f"{name}_{i}", kind.dtype, shape))
+    return places
 
 
 def anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) -> ir.DataType:

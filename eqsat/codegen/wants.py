@@ -37,3 +37,11 @@ def usual_orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     rank = len(tensor.shape)
     rows = tuple(range(rank))
     return rows, (0, *range(2, rank), 1) if rank > 2 else rows
+
+
+def converted_order(tensor: Tensor, *, innermost: bool) -> tuple[int, ...] | None:
+    """The order to which a conversion brings a tensor's axes; None where nothing moves."""
+    rows, channels = usual_orders(tensor)
+    if same_order(channels, rows, tensor.shape):
+        return None
+    return channels if innermost else rows

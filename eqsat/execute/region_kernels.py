@@ -76,10 +76,19 @@ class RegionKernels:
         for value, tensor in self._tensors.items():
             returned = sum(v is value for v in self._function.outputs)
             uses[tensor] = len(list(value.uses())) + 2 * returned
-        return Region(name, target, tuple(self.kernels.values()), uses)
+        inputs, outputs = (
+            tuple(x for v in values if (x := self._operand(v)) is not None)
+            for values in (self._function.inputs, self._function.outputs)
+        )
+        results = tuple(y for y in outputs if isinstance(y, Tensor))
+        return Region(name, target, tuple(self.kernels.values()), uses, inputs=inputs, outputs=results)
 
-    def run(self, number: int, region: Region, nodes: Sequence[ir.Node]) -> tuple[Run, list[ir.Value], list[ir.Value]]:
-        """The kernels of some nodes as a run, with the values that it reads and writes."""
+    def run(
+        self, number: int, region: Region, nodes: Sequence[ir.Node], *, whole: bool
+    ) -> tuple[Run, list[ir.Value], list[ir.Value]]:
+        """The kernels of some nodes as a run, with the values that it reads and writes: those of a whole region, or
+        what the kernels need.
+        """
         written = {v for n in nodes for v in n.outputs if v.name}
         inside = set(nodes)
         reads = dict.fromkeys(v for n in nodes for v in n.inputs if v is not None and v.name)
@@ -90,6 +99,9 @@ class RegionKernels:
             for v in n.outputs
             if v in written and (self._is_returned(v) or any(user not in inside for user, _ in v.uses()))
         ]
+        if whole:
+            inputs = [v for v in self._function.inputs if v not in self._constants and self._tensor(v) is not None]
+            outputs = list(dict.fromkeys(self._function.outputs))
         kernels = tuple(self.kernels[node] for node in nodes)
         tensors = (tuple(self._tensors[v] for v in values) for values in (inputs, outputs))
         return Run(number, kernels[0].name, region, kernels, *tensors), inputs, outputs

@@ -95,9 +95,9 @@ class ServedRegion:
         waits = {node: {producer[v] for v in _reads(node) if v in producer} for node in order}
         steps: list[tuple[Operation, Sequence[ir.Value], Sequence[ir.Value]]] = []
         number = 0
-        for nodes, is_called in alternating(order, waits, taken, joins=backend.joins):
+        for nodes, is_called in alternating(order, waits, taken, joins=backend.joins or backend.whole):
             if is_called:
-                run, inputs, outputs = kernels.run(number, region, nodes)
+                run, inputs, outputs = kernels.run(number, region, nodes, whole=backend.whole)
                 execute = prepared(backend, run)
                 if execute is not None:
                     number += 1

@@ -14,8 +14,6 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs
 from eqsat.schema.metadata import CALL as CALL
 from eqsat.schema.metadata import COMPOSITE as COMPOSITE
-from eqsat.schema.metadata import INPUTS as INPUTS
-from eqsat.schema.metadata import OUTPUTS as OUTPUTS
 from eqsat.schema.metadata import REGION as REGION
 from eqsat.schema.metadata import TARGET as TARGET
 from eqsat.schema.metadata import TRUSTED_CALL as TRUSTED_CALL

@@ -19,6 +19,7 @@ from eqsat.egraph.intern import SMALL
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.outputs import required_outputs
+from eqsat.partition.call_sizes import DimensionNames, with_list
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.emit import (
@@ -42,10 +43,13 @@ from eqsat.schema.metadata import (
     COMPOSITE,
     COST,
     FAMILY,
+    INPUTS,
     NAME,
     NODES,
+    OUTPUTS,
     REGION,
     RULE,
+    SIZES,
     TARGET,
     TARGETS,
     TRUSTED_CALL,
@@ -263,11 +267,19 @@ class _Writer:
         results = [self.scope[vid] for vid in region.outputs]
         call = self.plan.region_calls[region.target] if self.plan.region_calls else ""
         if call:
-            marks[CALL] = call.replace(NAME, region.name)
+            marks[CALL] = self._region_call(call.replace(NAME, region.name), region)
         made = make_node(op, [], actual, results, name=self.node_namer.keep(region.name), metadata=marks)
         if call:
             made.meta[TRUSTED_CALL] = marks[CALL]
         self.nodes.append(made)
+
+    def _region_call(self, call: str, region: Region) -> str:
+        """The C call of a region, with holes for each of its operands, results and sizes."""
+        types = self.plan.types
+        names = DimensionNames([types.get(v) for v in region.inputs], [types.get(v) for v in region.outputs])
+        call = with_list(call, INPUTS, [f"{{{i}}}" for i in range(len(region.inputs))])
+        call = with_list(call, OUTPUTS, [f"{{result{i}}}" for i in range(len(region.outputs))])
+        return with_list(call, SIZES, names.holes())
 
     def _embedded(self, vid: int, scope: _Scope) -> ir.Node:
         tensor = self.plan.constants[vid]

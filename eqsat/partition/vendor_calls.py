@@ -1,13 +1,14 @@
 """The C call of a kernel, with the expressions of its target file evaluated for one use of it.
 
-Only the addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned
-model,
-``{result}`` is its result, or ``{result0}``, ``{result1}``, ... of several. Braces of C are doubled.
+The addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned model,
+``{result}`` is its result, or ``{result0}``, ``{result1}``, ... of several. So are sizes that are not fixed
+(:mod:`eqsat.partition.call_sizes`). Braces of C are doubled.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,13 @@ import onnx_ir as ir
 from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
+from eqsat.partition.call_sizes import NO_VALUE, DimensionNames
 from eqsat.rules import ast
 from eqsat.rules.ast import RESULT, Expr, Target
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.signatures import signature
+from eqsat.schema.free_sizes import ranges, within
+from eqsat.schema.size import Size
 from eqsat.schema.types import TensorType
 from eqsat.targets.names import bind_operands
 from eqsat.text import c_bytes
@@ -29,6 +33,7 @@ Types = Sequence[TensorType | None]
 
 RESULT_HOLE = "{result}"
 ABSENT = "NULL"
+_INFINITY = ("-INFINITY", "INFINITY")
 
 
 def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Types) -> str:
@@ -56,13 +61,14 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Types)
     numbers: list[str] = []
     for child in node.children:
         numbers.append(ABSENT if child is None else f"{{{sum(n != ABSENT for n in numbers)}}}")
+    names = DimensionNames(_types(node, snapshot), [snapshot.types[node.eclass]])
     found = signature(node.op)
     holes = {"x": numbers[0] if numbers else ABSENT, "y": RESULT_HOLE}
     for i, parameter in enumerate(() if found is None else found.inputs):
         holes[parameter.name] = ", ".join(numbers[i:]) if parameter.variadic else (*numbers[i : i + 1], ABSENT)[0]
     for parameter in () if found is None else found.outputs[:1]:
         holes[parameter.name] = RESULT_HOLE
-    return _filled(entry.call_parts, env, holes, str(entry.place), f"{target.name}.{node.op}")
+    return _Filling(env, holes, names, str(entry.place), f"{target.name}.{node.op}").text(entry.call_parts)
 
 
 def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, outputs: Types) -> str:
@@ -83,8 +89,9 @@ def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, 
             if name not in holes or holes[name] in written:
                 holes[name] = f"{{{number}}}"
         number += 1
-    place = str(instance.composite.place)
-    return _filled(instance.composite.call_parts, env, holes, place, f"{instance.target}.{instance.composite.name}")
+    names = DimensionNames(_types(node, snapshot), outputs)
+    place, kernel = str(instance.composite.place), f"{instance.target}.{instance.composite.name}"
+    return _Filling(env, holes, names, place, kernel).text(instance.composite.call_parts)
 
 
 def _facts(snapshot: Snapshot, eclass: int) -> TensorFacts:
@@ -93,48 +100,99 @@ def _facts(snapshot: Snapshot, eclass: int) -> TensorFacts:
     return TensorFacts(snapshot.types[eclass], None if value is None else value.numpy(), fixed)
 
 
-def _filled(
-    call: Sequence[str | Expr], env: Mapping[str, object], holes: Mapping[str, str], place: str, kernel: str
-) -> str:
-    """The text of a call, with the values of its expressions and the numbers of its tensors."""
-    parts = []
-    for part in call:
-        if isinstance(part, str):
-            parts.append(part.replace("{", "{{").replace("}", "}}"))
-        elif isinstance(part, ast.Name) and part.name in holes:
-            parts.append(holes[part.name])
-        elif isinstance(part, ast.Name) and part.name not in env:
-            parts.append(ABSENT)
-        else:
-            try:
-                parts.append(_text(evaluate(part, env)))
-            except Unknown as error:
-                raise TargetError(
-                    "the expressions of a call must have values", place=place, actual=f"{kernel}: {error}"
-                ) from error
-    return "".join(parts)
+def _types(node: ENode, snapshot: Snapshot) -> list[TensorType | None]:
+    """Types of the operands that are present."""
+    return [snapshot.types[child] for child in node.children if child is not None]
 
 
-def _text(value: Any) -> str:
-    """A value as a C expression; several are separated by commas.
+class _Filling:
+    """Fills the holes of a call.
 
-    Raises:
-        Unknown: C has no such value.
+    Args:
+        env: What its expressions are evaluated over.
+        holes: The text for a tensor.
+        names: Of the free dimensions of its operands and results.
+        place: Of the call, for messages.
+        kernel: Likewise.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    if isinstance(value, ir.DataType):
-        return str(int(value))
-    if isinstance(value, str):
-        return c_bytes(value)
-    if isinstance(value, np.ndarray):
-        return ", ".join(_text(v) for v in value.ravel().tolist())
-    if isinstance(value, tuple | list):
-        return ", ".join(_text(v) for v in value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else "NAN" if math.isnan(value) else f"{'-' * (value < 0)}INFINITY"
-    raise Unknown(f"{type(value).__name__} is not a value of C")
+
+    def __init__(
+        self, env: Mapping[str, object], holes: Mapping[str, str], names: DimensionNames, place: str, kernel: str
+    ) -> None:
+        self.env = {name: names.facts(value) for name, value in env.items()} if names.ranges else env
+        self.holes = holes
+        self.names = names
+        self.place = place
+        self.kernel = kernel
+
+    def text(self, call: Sequence[str | Expr]) -> str:
+        """The text of a call, with the values of its expressions and the numbers of its tensors.
+
+        Raises:
+            TargetError: An expression has no value, whatever the sizes are.
+        """
+        made = ""
+        for k, part in enumerate(call):
+            if isinstance(part, str):
+                made += part.replace("{", "{{").replace("}", "}}")
+            elif isinstance(part, ast.Name) and part.name in self.holes:
+                made += self.holes[part.name]
+            elif isinstance(part, ast.Name) and part.name not in self.env:
+                made += ABSENT
+            else:
+                value, behind = self._value(part), "".join(p for p in call[k + 1 : k + 2] if isinstance(p, str))
+                made += value if _is_argument(made, value, behind) else NO_VALUE
+        return made
+
+    def _value(self, part: Expr) -> str:
+        try:
+            with within({**ranges(), **self.names.ranges}):
+                return self._text(evaluate(part, self.env, sizes=True))
+        except Unknown as error:
+            if self._has_value_somewhere(part):
+                return NO_VALUE
+            raise TargetError(
+                "the expressions of a call must have values", place=self.place, actual=f"{self.kernel}: {error}"
+            ) from error
+
+    def _has_value_somewhere(self, part: Expr) -> bool:
+        """Whether an expression has a value where all sizes are numbers."""
+        try:
+            self._text(evaluate(part, {name: self.names.at_usual_sizes(value) for name, value in self.env.items()}))
+        except Unknown:
+            return False
+        return bool(self.names.ranges)
+
+    def _text(self, value: Any) -> str:
+        """A value as a C expression, or as a hole for a size; several are separated by commas.
+
+        Raises:
+            Unknown: C has no such value.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, bool):
+            return "1" if value else "0"
+        if isinstance(value, ir.DataType):
+            return str(int(value))
+        if isinstance(value, str):
+            return c_bytes(value)
+        if isinstance(value, np.ndarray):
+            return ", ".join(self._text(v) for v in value.ravel().tolist())
+        if isinstance(value, tuple | list):
+            return ", ".join(self._text(v) for v in value)
+        if isinstance(value, Size):
+            return self.names.hole(value)
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, float):
+            return repr(value) if math.isfinite(value) else "NAN" if math.isnan(value) else _INFINITY[value > 0]
+        raise Unknown(f"{type(value).__name__} is not a value of C")
+
+
+def _is_argument(before: str, value: str, behind: str) -> bool:
+    """Whether a value may stand there in C: a size becomes an expression, which is part of no name and no string."""
+    if not re.search(r"\{[=?]", value):
+        return True
+    in_name = re.search(r"\w$", before) or re.match(r"\w", behind)
+    return not in_name and len(re.findall(r'(?<!\\)"', before)) % 2 == 0

@@ -315,16 +315,25 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def finish(value: Any) -> Any:
-    """A result as callers take it: Python scalars, tuples, arrays of int64, float64 or bool."""
+def finish(value: Any, *, sizes: bool = False) -> Any:
+    """A result as callers take it: Python scalars, tuples, arrays of int64, float64 or bool.
+
+    Args:
+        value: The result.
+        sizes: Whether callers take free sizes as well; an array with some becomes a tuple.
+    """
     if isinstance(value, SymbolicDim):
         raise Unknown(f"dimension {value.name or 'of unknown size'} is no number")
     if isinstance(value, Size):
+        if sizes:
+            return value
         raise Unknown(f"the size {value:model} is no number")
     if isinstance(value, tuple | list):
-        return tuple(finish(v) for v in value)
+        return tuple(finish(v, sizes=sizes) for v in value)
     if isinstance(value, np.ndarray):
         if value.dtype == object and any(isinstance(v, Size) for v in value.flat):
+            if sizes:
+                return tuple(finish(v, sizes=True) for v in value.flat)
             raise Unknown("a size is no number")
         if value.dtype != object:
             return value if value.dtype.kind in "bf" else value.astype(np.float64)

@@ -135,11 +135,11 @@ def _region_call(item: s.RegionCall, declaration: s.Target, sources: Sources) ->
         raise sources.error(item.place, "only an accelerator has a `region call`", actual="a host")
     text = "".join(t.value for t in item.texts)
     holes = re.findall(r"\{\{|\}\}|\{[^{}]*\}?|\}", text)
-    wrong = next((h for h in holes if h not in ("{{", "}}", "{name}", "{inputs}", "{outputs}")), None)
+    wrong = next((h for h in holes if h not in ("{{", "}}", "{name}", "{inputs}", "{outputs}", "{sizes}")), None)
     if wrong is not None or "{outputs}" not in holes:
         raise sources.error(
             item.texts[0].place,
-            "the call of a region has the holes {name}, {inputs} and {outputs}; the last one is required",
+            "the call of a region has the holes {name}, {inputs}, {sizes} and {outputs}; the last one is required",
             actual=f"`{wrong}`" if wrong is not None else "no {outputs}",
             hint='for example `region call "npu_run_{name}({inputs}, {outputs})"`; write `{{` for a brace of C',
         )

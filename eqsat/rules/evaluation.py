@@ -44,10 +44,12 @@ from eqsat.schema.types import TensorType
 __all__ = ["NodeFacts", "TensorFacts", "Unknown", "Uses", "evaluate", "holds", "uses"]
 
 
-def evaluate(expr: ast.Expr, env: Mapping[str, object]) -> Any:
+def evaluate(expr: ast.Expr, env: Mapping[str, object], *, sizes: bool = False) -> Any:
     """The value of an expression.
 
     Args:
+        expr: The expression.
+        sizes: Whether the value, or an item of it, may be a free size.
         env: By name: :class:`TensorFacts` of a tensor, a sequence of them for ``xs...``, :class:`NodeFacts` of a bound
             node, a plain value for a bound attribute or a cost symbol. A name that is missing is absent.
 
@@ -58,7 +60,7 @@ def evaluate(expr: ast.Expr, env: Mapping[str, object]) -> Any:
         Unknown: It depends on something that is not known, or has no value (an index out of range, a division by 0).
         RuleError: It takes more steps than an expression may.
     """
-    return finish(_value(expr, Env(env)))
+    return finish(_value(expr, Env(env)), sizes=sizes)
 
 
 def holds(conditions: Iterable[ast.Condition], env: Mapping[str, object]) -> ast.Condition | None:

@@ -22,10 +22,12 @@ FUNCTIONS = "eqsat.functions"
 KERNEL = "eqsat.kernel"
 """Metadata key in a model without functions: name of the call that a node was part of, as a composite."""
 CALL = "eqsat.call"
-"""Metadata key: C call of a kernel, with ``{0}``, ``{1}``, ... for its operands and ``{result}`` for its result; on the
-call of a region's function the C call of the region."""
-NAME, INPUTS, OUTPUTS = "{name}", "{inputs}", "{outputs}"
-"""Holes in the C call of a region: its name, its operands and its results, in the order of the region's function."""
+"""Metadata key: C call of a kernel, with ``{0}``, ``{1}``, ... for its operands and ``{result}`` for its result, or
+``{result0}``, ``{result1}``, ... of several; on the call of a region's function the C call of the region."""
+NAME, INPUTS, OUTPUTS, SIZES = "{name}", "{inputs}", "{outputs}", "{sizes}"
+"""Holes of a target file in the C call of a region, filled when the model is made: its name, its operands and results
+in the order of the region's function, and the dimensions of these that are not fixed.
+"""
 TRUSTED_CALL = "eqsat.trusted_call"
 """Key of a node's ``meta``, which is not saved: the same call, known to come from a target file that was read here."""
 QUANTIZATION = "quant_parameter_tensor_names"

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import pytest
 
 import eqsat
 from eqsat import op
 from eqsat.backends.runs import as_a_whole
-from eqsat.backends.values import Region, Run, Tensor
-from eqsat.codegen.call_text import Call, RegionCallText, is_plain_call
+from eqsat.codegen.call_text import RegionCallText, is_plain_call
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.generate import generate
 from eqsat.errors import CodegenError, TargetError
+from eqsat.partition.call_sizes import with_list
 from eqsat.rules.ast import Target
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
@@ -122,10 +121,11 @@ def test_the_order_is_that_of_the_saved_function(partitioned: eqsat.Result) -> N
 
 def test_a_text_of_a_file_is_one_call_of_the_target(partitioned: eqsat.Result, tmp_path: Path) -> None:
     """A saved model may come from anybody: what is more than a call of the target's function is refused."""
-    assert is_plain_call("kiwi_0({inputs}, {outputs})", "kiwi", region=True)
-    assert not is_plain_call("system({inputs}); kiwi_0({outputs})", "kiwi", region=True)
+    calls = [dict(node.metadata_props).get("eqsat.call") for node in partitioned.model.graph]
+    assert [call for call in calls if call] == ["kiwi_0({0}, {1}, {result0}, {result1})", "kiwi_1({0}, {1}, {result0})"]
+    assert all(is_plain_call(call, "kiwi") for call in calls if call)
+    assert not is_plain_call("system({0}); kiwi_0({result0})", "kiwi")
     assert not is_plain_call("kiwi_0({inputs}, {outputs})", "kiwi")
-    assert not is_plain_call("kiwi_0({0}, {result})", "kiwi", region=True)
     partitioned.save(tmp_path / "model.onnx")
     proto = onnx.load(tmp_path / "model.onnx")
     for node in proto.graph.node:
@@ -137,18 +137,19 @@ def test_a_text_of_a_file_is_one_call_of_the_target(partitioned: eqsat.Result, t
 
 
 @pytest.mark.parametrize(
-    ("text", "inputs", "expected"),
+    ("text", "items", "expected"),
     [
-        ("f({inputs}, {outputs})", 2, "f(x0, x1, y0)"),
-        ("f({inputs}, {outputs})", 0, "f(y0)"),
-        ("f((int[]){{1, 2}}, {outputs}, {inputs})", 1, "f((int[]){1, 2}, y0, x0)"),
-        ("f({{inputs}}, {outputs})", 1, "f({inputs}, y0)"),
+        ("f({inputs}, {outputs})", ["a", "b"], "f(a, b, {outputs})"),
+        ("f({inputs}, {outputs})", [], "f({outputs})"),
+        ("f({outputs}, {inputs})", [], "f({outputs})"),
+        ("f({outputs}, {inputs}, 1)", [], "f({outputs}, 1)"),
+        ("f({inputs})", [], "f()"),
+        ("f((int[]){{1, 2}}, {outputs}, {inputs})", ["a"], "f((int[]){{1, 2}}, {outputs}, a)"),
+        ("f({{inputs}}, {outputs})", ["a"], "f({{inputs}}, {outputs})"),
     ],
 )
-def test_lists_take_the_place_of_holes(text: str, inputs: int, expected: str) -> None:
-    tensors = [Tensor(name, ir.DataType.FLOAT, (2,)) for name in ("x0", "x1", "y0")]
-    run = Run(0, "run", Region("kiwi_0", "kiwi", ()), (), tuple(tensors[:inputs]), (tensors[2],))
-    assert Call.of_run(text, run).fill(lambda operand: "" if operand is None else str(operand.name)) == expected
+def test_lists_take_the_place_of_holes(text: str, items: list[str], expected: str) -> None:
+    assert with_list(text, "{inputs}", items) == expected
 
 
 def test_a_region_is_taken_as_a_whole_or_not() -> None:
