@@ -34,12 +34,18 @@ class Coverage:
     def called(self) -> int:
         return self.total - len(self.refused)
 
+    def as_dict(self) -> dict[str, object]:
+        """The same for programs."""
+        refused = [{"name": name, "operator": operator, "reason": reason} for name, operator, reason in self.refused]
+        found: dict[str, object] = {"kernels": self.total, "called": self.called, "refused": refused}
+        return found | ({"note": self.note} if self.note else {})
+
     def lines(self, target: str, instead: str) -> list[str]:
         """The same for a person.
 
         Args:
             target: Name of the target.
-            instead: What happens to the kernels that are refused: ``runs in portable C``.
+            instead: Where the kernels that are refused run: ``in portable C``.
         """
         if not self.total:
             return [f"{target:<9} {self.note}"] if self.note else []
@@ -49,8 +55,9 @@ class Coverage:
             by_reason.setdefault(reason, []).append(f"{name_of(name)} ({operator})")
         for reason, kernels in by_reason.items():
             more = len(kernels) - _LISTED
-            shown = kernels if more <= 0 else [f"{', '.join(kernels[:_LISTED])} and {more:,} more"]
-            found += [f"{'':<9} {kernel} {instead}: {reason}" for kernel in shown]
+            rows = [f"{kernel} runs" for kernel in kernels]
+            shown = rows if more <= 0 else [f"{', '.join(kernels[:_LISTED])} and {more:,} more run"]
+            found += [f"{'':<9} {row} {instead}: {reason}" for row in shown]
         return found + ([f"{'':<9} {self.note}"] if self.note else [])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eqsat.cli.backends import quietly, show_coverage
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
@@ -26,10 +27,8 @@ from eqsat.cli.options import (
 from eqsat.cli.search_options import numerics_option
 from eqsat.cli.streams import FolderPath
 from eqsat.cli.threads import threads_option
-from eqsat.text import name_of
 
 if TYPE_CHECKING:
-    from eqsat.backends.coverage import Coverage
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
@@ -139,7 +138,7 @@ def codegen(
     with showing_stage("load", quiet or as_json):
         loaded = api.load(model, dims=bound, values=values)
     given = read_inputs(inputs, input_names(loaded))
-    with showing_progress(quiet or as_json) as progress:
+    with quietly(), showing_progress(quiet or as_json) as progress:
         emitted = api.write_c(
             loaded,
             output,
@@ -182,8 +181,7 @@ def codegen(
             f"hint      {operators} spelled with DequantizeLinear and QuantizeLinear and computed in floats; "
             f"`eqsat optimize {model} -o FILE` first makes integer operators of them"
         )
-    for target, coverage in sorted(emitted.coverage.items()):
-        show_coverage(target, coverage)
+    show_coverage(emitted.coverage, "in portable C")
     return 0
 
 
@@ -210,17 +208,7 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
         ],
         "selection": None if emitted.selection is None else asdict(emitted.selection),
         "memory_map": [asdict(entry) for entry in emitted.memory_map],
-        "libraries": {
-            target: {
-                "kernels": coverage.total,
-                "called": coverage.called,
-                "refused": [
-                    {"name": name, "operator": operator, "reason": reason}
-                    for name, operator, reason in coverage.refused
-                ],
-            }
-            for target, coverage in sorted(emitted.coverage.items())
-        },
+        "libraries": {target: coverage.as_dict() for target, coverage in sorted(emitted.coverage.items())},
     }
 
 
@@ -233,13 +221,6 @@ def chosen(selection: Selection) -> str:
     least = f"at least {units.seconds(selection.bound)}"
     proof = {"optimal": "optimal", "given": "as chosen in the model"}.get(selection.stop_reason, least)
     return f"{kernels}; {conversions}; {units.seconds(selection.cost)} by the host's file, {proof}"
-
-
-def show_coverage(target: str, coverage: Coverage) -> None:
-    """How many kernels a vendor's library executes, and why it does not execute the others."""
-    echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {coverage.library}")
-    for name, operator, reason in coverage.refused:
-        echo(f"          {name_of(name)} ({operator}) runs in portable C: {reason}")
 
 
 def show_memory_map(emitted: Emitted) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eqsat.cli.backends import quietly, show_coverage
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
@@ -30,6 +31,7 @@ from eqsat.text import name_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.backends.coverage import Coverage
     from eqsat.codegen.profile import Profile
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
@@ -115,23 +117,28 @@ def run(
         echo(f"random    {', '.join(map(name_of, drawn))} (seed {seed})", err=True)
 
     measured = None
+    coverage: dict[str, Coverage] = {}
     if means == ["c"]:
-        with showing_progress(quiet or as_json) as progress:
+        with quietly(), showing_progress(quiet or as_json) as progress:
             sizes = sizes_of(loaded, arrays)
             compiled = api.compile(
                 loaded, threads=threads, dims=sizes, vendors=vendors, backends=backends, progress=progress
             )
-        results = compiled.run(arrays)
+        results, coverage = compiled.run(arrays), compiled.coverage
         measured = compiled.profile(arrays) if profile else None
     else:
-        with showing_stage("execute", quiet or as_json):
-            results = api.run(loaded, arrays, vendors=vendors, backends=backends)
+        with quietly(), showing_stage("execute", quiet or as_json):
+            results = api.run(loaded, arrays, vendors=vendors, backends=backends, coverage=coverage)
     if output is not None:
         _save(results, output)
     if as_json:
         facts = {name: statistics(array) for name, array in results.items()}
-        echo_json(facts if measured is None else {"outputs": facts, "profile": as_dict(measured)})
+        more: dict[str, object] = {} if measured is None else {"profile": as_dict(measured)}
+        if coverage:
+            more["libraries"] = {target: one.as_dict() for target, one in coverage.items()}
+        echo_json({"outputs": facts, **more} if more else facts)
     elif not quiet:
+        show_coverage(coverage, "in portable C" if means == ["c"] else "with numpy", err=True)
         for name, array in results.items():
             echo(f"{name_of(name)}  {describe(array, full=full)}")
         if measured is not None:

@@ -19,6 +19,8 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Tally
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.backends.values import Kernel, Operand, Operator, Region
+from eqsat.codegen.family_choice import report
+from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.shape_values import is_sizes
 from eqsat.schema.size_questions import any_free
@@ -27,28 +29,31 @@ Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
 
 
-def assign(program: Program, unavailable: Unavailable, tally: Tally) -> None:
+def assign(program: Program, unavailable: Unavailable, tally: Tally, problems: Problems) -> None:
     """Makes groups of the nodes of regions that stay whole; the program's nodes are reordered and rewired.
 
     Args:
         program: The lowered program; its nodes name the kernel to which they belong.
         unavailable: Kernels that are known to be unavailable, by target.
         tally: Receives the kernels that backends take, and the reasons for the others.
+        problems: Receives operators that a backend alone could compute, and does not.
     """
-    _Assignment(program, unavailable, tally).run()
+    _Assignment(program, unavailable, tally, problems).run()
 
 
 _NOT_COMPUTED = "one of its operands or results is not computed in C"
 
 
 class _Assignment:
-    def __init__(self, program: Program, unavailable: Unavailable, tally: Tally) -> None:
+    def __init__(self, program: Program, unavailable: Unavailable, tally: Tally, problems: Problems) -> None:
         self.program = program
         self.unavailable = unavailable
         self.tally = tally
+        self.problems = problems
         self.consumers = program.consumers()
         self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
         self.returned = {tensor for _, tensor in program.outputs}
+        self.refused: dict[object, str] = {}
         self.uses: dict[values.Tensor, int] = {}
         for node in program.nodes:
             for tensor in node.reads():
@@ -70,6 +75,10 @@ class _Assignment:
                 # All of the region's operands have been computed by now.
                 nodes += self._region(self.program.regions[node.kernel[0]], members[node.kernel[0]])
         self.program.nodes = nodes
+        for node in nodes:
+            if node.is_elsewhere and (node.group is None or self.program.groups[node.group].backend is None):
+                because = self.refused.get(node.kernel, "data decides sizes in its region")
+                report(node.attributes["node"], self.problems, because)
 
     # ---- a region --------------------------------------------------------------------------------------
 
@@ -79,15 +88,18 @@ class _Assignment:
             assert node.kernel is not None
             members.setdefault(node.kernel[1], []).append(node)
         kernels = {number: self._kernel(whole.kernels[number], inside) for number, inside in members.items()}
-        border = (tuple(dict.fromkeys(_tensors(values))) for values in (whole.inputs, whole.outputs))
-        region = Region(whole.name, whole.target, tuple(kernels.values()), self.uses, self.program.dequantized, *border)
+        inputs, outputs = tuple(x for x in whole.inputs if x is not None), tuple(_tensors(whole.outputs))
+        made_of = tuple(kernels.values())
+        region = Region(whole.name, whole.target, made_of, self.uses, self.program.dequantized, inputs, outputs)
         backend = whole.backend
         if backend is None:
             return nodes + self._group(region, None, (), nodes)
         made = {t for node in nodes for t in node.writes()}
         is_computed = len(region.outputs) == len(whole.outputs) and made.issuperset(region.outputs)
         is_computed = is_computed and not any(isinstance(x, np.ndarray) and is_sizes(x) for x in region.inputs)
-        taken = self._taken(backend, region, kernels, is_computed)
+        reasons = self._reasons(backend, region, kernels, is_computed)
+        taken = {number for number, reason in reasons.items() if not reason}
+        self.refused.update({node.kernel: reasons[k] for k, inside in members.items() for node in inside})
         producer = {t: k for k, inside in members.items() for node in inside for t in node.writes()}
         waits = {
             k: {producer[t] for node in inside for t in node.reads() if producer.get(t, k) != k}
@@ -101,10 +113,13 @@ class _Assignment:
             result += inside
         return result
 
-    def _taken(self, backend: Backend, region: Region, kernels: Mapping[int, Kernel], is_computed: bool) -> set[int]:
-        """Numbers of the kernels that the backend takes; the others are noted.
+    def _reasons(
+        self, backend: Backend, region: Region, kernels: Mapping[int, Kernel], is_computed: bool
+    ) -> dict[int, str]:
+        """Why the backend does not take each kernel, empty if it does.
 
         Args:
+            backend, region, kernels: The region with its kernels, by number.
             is_computed: Whether the program has all operands and results of the region.
         """
         fixed = {k: kernel for k, kernel in kernels.items() if backend.free_sizes or not _is_free(kernel)}
@@ -122,7 +137,7 @@ class _Assignment:
         for number, reason in reasons.items():
             kernel = kernels[number]
             self.tally.add(backend, (region.name, kernel.name), kernel.name, kernel.operator, reason)
-        return {number for number, reason in reasons.items() if not reason}
+        return reasons
 
     def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
@@ -144,6 +159,9 @@ class _Assignment:
 
     def _operators(self, node: Node) -> list[Operator]:
         """The operators of a node one by one, with tensors between them."""
+        if node.is_elsewhere:
+            inner = node.attributes["node"]
+            return [Operator(inner.operator, inner.attributes, list(node.inputs), list(node.outputs))]
         if node.is_chain and not node.steps:
             return [Operator(IDENTITY, {}, list(node.inputs), list(node.outputs))]
         known: list[Operand | None] = [node.inputs[0] if node.is_chain else None, *node.operands]
@@ -171,6 +189,7 @@ class _Assignment:
         """Make a group of nodes; returns the copies that are its results."""
         program, number = self.program, len(self.program.groups)
         group = Group(region, backend, kernels)
+        group.elsewhere = tuple(dict.fromkeys(node.describe() for node in nodes if node.is_elsewhere))
         program.groups.append(group)
         for node in nodes:
             node.group = number

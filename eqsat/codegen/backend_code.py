@@ -31,6 +31,7 @@ class Served:
         target: As an identifier.
         backend: The backend that executes them.
         runs: In the order of the program.
+        operators: Those that it alone computes, so that the program needs it.
         code: The code that the backend wrote.
         inner: Bytes between the kernels of each run.
     """
@@ -38,6 +39,7 @@ class Served:
     target: str
     backend: Backend
     runs: list[Run]
+    operators: tuple[str, ...] = ()
     code: Code = field(default_factory=lambda: Code(()))
     inner: list[int] = field(default_factory=list)
 
@@ -73,8 +75,10 @@ class Text:
     def _start(self, number: int) -> int:
         return -(-self.served.inner[number] // ALIGNMENT) * ALIGNMENT
 
-    def call(self, number: int, inputs: Sequence[str], outputs: Sequence[str], at: int, index: int) -> list[str]:
-        """Lines before the portable form of a run: the condition under which that form is executed.
+    def call(
+        self, number: int, inputs: Sequence[str], outputs: Sequence[str], at: int, index: int, *, is_only: bool
+    ) -> tuple[list[str], str]:
+        """Lines before the portable form of a run, the condition under which that is executed, and the line after it.
 
         Args:
             number: Of the run.
@@ -82,21 +86,19 @@ class Text:
             outputs: Likewise.
             at: Offset of its memory in the arena.
             index: Of the target among those with a context.
+            is_only: Whether there is no portable form.
         """
         context = f"contexts[{index}]"
         where = {"context": context, "inner": f"arena + {at}", "scratch": f"arena + {at + self._start(number)}"}
         where |= {f"x{i}": text for i, text in enumerate(inputs)} | {f"y{i}": text for i, text in enumerate(outputs)}
         where["weights"] = "weights"
         call = f"{self.prefix}_{number}({', '.join(where.get(n, n) for _, n in self._parameters(number))})"
-        macro = f"#ifdef {self.upper}_USE_{self.served.target.upper()}"
-        if self.served.code.stateful:
-            return [macro, f"if ({context} == NULL || !{call})", "#endif", "{"]
-        return [macro, f"{call};", "#else"]
-
-    @property
-    def end(self) -> str:
-        """The line after the portable form."""
-        return "}" if self.served.code.stateful else "#endif"
+        macro, failed = f"#ifdef {self.upper}_USE_{self.served.target.upper()}", f"{context} == NULL || !{call}"
+        if not self.served.code.stateful:
+            return [macro, f"{call};", *([] if is_only else ["#else"])], "#endif"
+        if is_only:
+            return [macro, f"if ({failed}) return {self.upper}_NO_PORTABLE_CODE;"], "#endif"
+        return [macro, f"if ({failed})", "#endif", "{"], "}"
 
     def _parameters(self, number: int) -> list[tuple[str, str]]:
         """C type and name of the parameters of a run's body."""

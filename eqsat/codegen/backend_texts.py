@@ -39,7 +39,8 @@ class BackendTexts:
             runs = [
                 Run(k, g.kernels[0].name, g.region, g.kernels, g.inputs, tuple(g.results)) for k, g in enumerate(mine)
             ]
-            text = Text(Served(c_name, backend, runs), name, program.name, weights)
+            operators = tuple(dict.fromkeys(operator for group in mine for operator in group.elsewhere))
+            text = Text(Served(c_name, backend, runs, operators), name, program.name, weights)
             self.all.append(text)
             self._texts.update({group: (text, k) for k, group in enumerate(mine)})
         self.contexts = [text.served.target for text in self.all if text.served.code.stateful]
@@ -61,7 +62,7 @@ class BackendTexts:
         text, number = self._texts[group]
         target = text.served.target
         index = self.contexts.index(target) if target in self.contexts else 0
-        return text.call(number, inputs, outputs, at, index), text.end
+        return text.call(number, inputs, outputs, at, index, is_only=bool(group.elsewhere))
 
 
 def _groups(program: Program, layout: Layout) -> Iterator[Group]:

@@ -17,6 +17,7 @@ from eqsat.schema.functions import Operator, declared
 from eqsat.schema.types import TensorType
 
 if TYPE_CHECKING:
+    from eqsat.backends.coverage import Coverage
     from eqsat.codegen.emitted import Argument, Emitted
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
@@ -136,6 +137,11 @@ class CompiledModel:
         return Profile.of(self._name, measure(self._profiled, given, repeat=repeat), program.emitted)
 
     # ---- facts -----------------------------------------------------------------------------------------
+
+    @property
+    def coverage(self) -> dict[str, Coverage]:
+        """By target how many kernels of its regions its backend executes, and why not the others."""
+        return dict(self._open().emitted.coverage)
 
     @property
     def inputs(self) -> dict[str, TensorType]:

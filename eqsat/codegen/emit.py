@@ -17,7 +17,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.arguments import interface, sizes_in
 from eqsat.codegen.backend_texts import BackendTexts
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.control.forms import Body, Control, control_of, finds
+from eqsat.codegen.control.forms import Body, Control, control_of, finds, may_end
 from eqsat.codegen.control.text import ControlText, free_label
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.found_text import declarations, readings, reports
@@ -84,7 +84,7 @@ class _Emitter:
         self.taken: set[str] = set() if outer is None else outer.taken
         self.times = 1.0
         self.reported: tuple[int, ...] = ()
-        self.finds = any(node.reads_sizes or finds(node) for node in program.nodes)
+        self.ends = may_end(program)
         self.inputs, self.outputs, self.sizes = interface(program, name)
         self.spans = spans(layout)
         self.renamed: dict[Buffer, str] = {}
@@ -104,7 +104,8 @@ class _Emitter:
             "inputs": self.inputs,
             "outputs": self.outputs,
             "sizes": self.sizes,
-            "found": self.finds,
+            "found": any(node.reads_sizes or finds(node) for node in self.program.nodes),
+            "ends": self.ends,
             "arena": plan.size + SLACK,
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
@@ -211,6 +212,9 @@ class _Emitter:
         own: list[str] = []
         for span in pieces(self.layout):
             found: list[str] = []
+            if span.group is not None and self.program.groups[span.group].elsewhere:
+                lines += self._run(span.group, found)
+                continue
             plain_group = span.group is not None and self.program.groups[span.group].backend is None
             if plain_group:
                 self.renamed = self._shared(span)
@@ -256,7 +260,7 @@ class _Emitter:
     def _body(self, body: Body, control: Control) -> _Emitter:
         made = _Emitter(body.program, body.layout, self.name, self.isas, self.sharing, self)
         made.times = self.times * control.times
-        made.reported, made.finds = body.reported, body.finds
+        made.reported = body.reported
         made._generate()
         return made
 
@@ -275,6 +279,7 @@ class _Emitter:
         for buffer in self.buffers:
             buffer.offset += offset
         self.scratches = {number: at + offset for number, at in self.scratches.items()}
+        self.memory = {group: at + offset for group, at in self.memory.items()}
         for control in self.controls.values():
             control.move(offset)
 
@@ -286,10 +291,10 @@ class _Emitter:
         given += [("int64_t *", "sizes")] if self.reported else []
         given += [("ptrdiff_t ", x.variable) for x in self.sizes]
         given += self.common
-        head = f"static {'int' if self.finds else 'void'} {label}({', '.join(c + name for c, name in given)}) {{"
+        head = f"static {'int' if self.ends else 'void'} {label}({', '.join(c + name for c, name in given)}) {{"
         lines = [*(f"(void){name};" for _, name in given), *declarations(self.program.found), *lines]
         lines += [f"sizes[{k}] = {n};" for k, n in enumerate(self.reported)]
-        lines += ["return 0;"] if self.finds else []
+        lines += ["return 0;"] if self.ends else []
         return [*own, "\n".join([head, *(f"    {line}" for line in lines), "}"])]
 
     # ---- memory ----------------------------------------------------------------------------------------

@@ -32,12 +32,21 @@ def family_of(node: Node) -> Family | None:
 def check_families(program: Program, problems: Problems) -> None:
     """Reports the nodes that no family computes."""
     for node in program.nodes:
-        if family_of(node) is not None:
-            continue
-        if find_reference(node.operator) is not None:
-            problems.add_operator(node.operator, node.name)
-            continue
-        types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
-        reason = undecided(node.provisional_task())
-        because = f", because {reason}" if reason else ""
-        problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)
+        if family_of(node) is None:
+            report(node, problems)
+
+
+def report(node: Node, problems: Problems, because: str = "") -> None:
+    """Reports a node that no family computes.
+
+    Args:
+        node: The node.
+        problems: Receives it.
+        because: Why nothing else computes it.
+    """
+    if find_reference(node.operator) is not None:
+        problems.add_operator(node.operator, node.name, because)
+        return
+    types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
+    reasons = " and ".join(filter(None, (undecided(node.provisional_task()), because)))
+    problems.add(f"no kernel for {node.describe()} of ({types}){f', because {reasons}' if reasons else ''}", node.name)

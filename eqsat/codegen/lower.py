@@ -6,7 +6,6 @@ Everything that cannot become C is collected and reported in one message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -22,9 +21,10 @@ from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
 from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.lowered_scope import Scope
 from eqsat.codegen.operator_call import Call, Results
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion, elsewhere
 from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_values import computed, is_sizes
@@ -78,24 +78,6 @@ def lower(
     return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or Limits()).run(ranges)
 
 
-@dataclass
-class _Scope:
-    """A plan that is being lowered.
-
-    Attributes:
-        values: The operands that its values became; None for those that were refused.
-        names: Of its values.
-        read: The values that something reads.
-        region: Number of the region that stays whole and whose plan this is, None for all others.
-    """
-
-    plan: Plan
-    values: dict[int, Operand | None]
-    names: dict[int, str]
-    read: set[int]
-    region: int | None = None
-
-
 class _Lowering:
     def __init__(
         self,
@@ -121,6 +103,7 @@ class _Lowering:
         plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
         kinds = (kind for p in plans for kind in p.types.values())
         self.found = DataSizes(self.shapes, self.apply, self.nodes, names_in(kinds) | sizes.keys(), limits)
+        self.has_backend = False
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self, ranges: Sequence[Range | None]) -> Program:
@@ -156,7 +139,7 @@ class _Lowering:
             if not read.isdisjoint(v for v in node.outputs if v is not None):
                 read.update(reads(plan, node))
                 needed.append(node)
-        scope = _Scope(plan, {}, value_names(plan).of, read, region)
+        scope = Scope(plan, {}, value_names(plan).of, read, region)
         scope.values.update({vid: array_of(tensor) for vid, tensor in plan.constants.items()})
         scope.values.update({vid: x for (vid, _), x in zip(plan.inputs, inputs, strict=False)})
         for node in reversed(needed):
@@ -185,7 +168,7 @@ class _Lowering:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
         return tensor
 
-    def _node(self, scope: _Scope, node: PlanNode) -> None:
+    def _node(self, scope: Scope, node: PlanNode) -> None:
         target, kernel = self.pieces.alone.get(node.op, (scope.plan.targets[node.target], None))
         node = node if kernel is None else restored(node, kernel)
         given = [None if v is None else scope.values.get(v) for v in operands(node)]
@@ -228,7 +211,7 @@ class _Lowering:
         return results
 
     def _kernel(
-        self, scope: _Scope, node: PlanNode, given: list[Operand | None], name: str, region: int, call: str = ""
+        self, scope: Scope, node: PlanNode, given: list[Operand | None], name: str, region: int, call: str = ""
     ) -> list[Operand | None]:
         """A kernel of a region that stays whole."""
         whole, first, attrs, label = self.regions[region], len(self.nodes), node.attrs, node.name or node.op.name
@@ -236,7 +219,9 @@ class _Lowering:
             attrs = complete(node.op, attrs, [type_of(x) for x in given], len(node.outputs))
         places = result_places(node, given, label, self.shapes)
         kernel = WholeKernel(label, str(node.op), plain(attrs), list(given), places, call)
+        self.has_backend = whole.backend is not None
         results = self._operator(scope, node, given, name)
+        self.has_backend = False
         kernel.results = [x if v in scope.read else None for v, x in zip(node.outputs, results, strict=False)]
         for made in self.nodes[first:]:
             made.kernel = (region, len(whole.kernels))
@@ -244,7 +229,7 @@ class _Lowering:
         return results
 
     def _operator(
-        self, scope: _Scope, node: PlanNode, given: list[Operand | None], name: str, *, decided: bool = False
+        self, scope: Scope, node: PlanNode, given: list[Operand | None], name: str, *, decided: bool = False
     ) -> list[Operand | None]:
         """A plain operator or a composite; ``decided`` where the plan says how C computes it."""
         first = len(self.nodes)
@@ -365,6 +350,9 @@ class _Lowering:
             expanded = self._expanded(op, attrs, operands, used, name, depth)
             if expanded is not None:
                 return expanded
+            if self.has_backend:
+                self.nodes.append(elsewhere(node))
+                return [*outputs]
         self.nodes.extend(made)
         return results
 

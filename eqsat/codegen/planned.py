@@ -92,7 +92,7 @@ def plan_program(chosen: Chosen, choices: Choices) -> Planned:
     problems, tally = Problems(), Tally()
     program, selection = _lowered(chosen, chosen.model.graph.name or "model", choices, problems, tally)
     problems.check(program.name)
-    return Planned(program, _placed(program, choices, tally), tally.coverage(), selection)
+    return Planned(program, _placed(program, choices, tally, problems), tally.coverage(), selection)
 
 
 class Bodies:
@@ -147,7 +147,7 @@ class Bodies:
         """The places of the tensors of a lowered body that is executed so many times."""
         if program in self._selections:
             self._executed.append((self._selections[program], times))
-        return _placed(program, self._choices, self._tally)
+        return _placed(program, self._choices, self._tally, self._problems)
 
     def with_bodies(self, selection: Selection | None, plan: Plan) -> Selection | None:
         """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
@@ -215,8 +215,9 @@ def _lowered(
     return program, bodies.with_bodies(chosen.selection, chosen.plan)
 
 
-def _placed(program: Program, choices: Choices, tally: Tally) -> Layout:
-    assign(program, choices.unavailable, tally)
+def _placed(program: Program, choices: Choices, tally: Tally, problems: Problems) -> Layout:
+    assign(program, choices.unavailable, tally, problems)
+    problems.check(program.name)
     look_up_bytes(program)
     fuse(program)
     return plan_layout(program)

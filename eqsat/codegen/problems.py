@@ -11,11 +11,7 @@ from eqsat.schema.types import OpKey
 _MOST_CAUSES = 20
 """Reasons listed in a message."""
 
-_BODY = (
-    "declare the operator with a body of ONNX operators instead; C computes these where no backend or `call` of a "
-    "target executes it; "
-)
-"""Every program must also run without the libraries of its targets, so a backend alone does not help."""
+_BODY = "declare the operator with a body of ONNX operators, or let a backend or the `call` of a target execute it; "
 
 
 @dataclass
@@ -37,12 +33,13 @@ class Problems:
         """The reasons until now, to be put back where another attempt is made."""
         return {reason: list(names) for reason, names in self.nodes.items()}
 
-    def add_operator(self, op: OpKey, name: str) -> None:
-        """An operator that no C can be written for, whatever its operands are."""
+    def add_operator(self, op: OpKey, name: str, because: str = "") -> None:
+        """An operator that no C can be written for, whatever its operands are; and why no backend executes it."""
+        more = f", because {because}" if because else ""
         if find_reference(op) is None:
-            self.add(f"no kernel for {op}", name)
+            self.add(f"no kernel for {op}{more}", name)
         else:
-            self.add(f"{op}, which a Python function computes", name)
+            self.add(f"{op}, which a Python function computes{more}", name)
             self.advice = _BODY
 
     def check(self, model: str) -> None:

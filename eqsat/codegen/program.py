@@ -30,6 +30,8 @@ SIZES = OpKey(FINDING, "Sizes")
 """Writes free sizes, its attribute ``values``, into a tensor."""
 READ_SIZES = OpKey(FINDING, "ReadSizes")
 """Reads sizes that data decides, its attribute ``sizes``, from a tensor; the result is a copy of that."""
+ELSEWHERE = OpKey(FINDING, "Elsewhere")
+"""What no kernel computes, so that a backend has to; its attribute ``node`` is the operator."""
 _IF = OpKey("", "If")
 """Its bodies write all results."""
 RESHAPE = OpKey("", "Reshape")
@@ -137,8 +139,15 @@ class Node:
         """Whether it consists only of elementwise operators."""
         return self.operator == IDENTITY
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a backend alone computes it."""
+        return self.operator == ELSEWHERE
+
     def describe(self) -> str:
         """``Conv + Add + Relu``."""
+        if self.is_elsewhere:
+            return str(self.attributes["node"].operator)
         names = [str(s.operator) for s in self.steps]
         if not self.is_chain or not names:
             names.insert(0, "Copy" if self.is_chain else str(self.operator))
@@ -162,6 +171,12 @@ class Node:
     def provisional_task(self) -> Task:
         """The task with dense views: enough to find a family."""
         return self.task(lambda t: View.dense(t.dtype, t.shape))
+
+
+def elsewhere(node: Node) -> Node:
+    """A node for an operator that a backend alone computes."""
+    dtype = next((t.dtype for t in node.outputs if t is not None), node.dtype)
+    return Node(node.name, ELSEWHERE, {"node": node}, list(node.inputs), list(node.outputs), dtype)
 
 
 @dataclass(slots=True, eq=False)
@@ -216,6 +231,7 @@ class Group:
         inputs: Of a backend's run: tensors that exist before it.
         operands: Those, or copies of them that are dense and row-major.
         results: Tensors that are read later, dense and row-major.
+        elsewhere: Names of its operators that the backend alone computes. If there are some, there is no portable form.
     """
 
     region: Region
@@ -224,6 +240,7 @@ class Group:
     inputs: tuple[Tensor, ...] = ()
     operands: list[Tensor] = field(default_factory=list)
     results: list[Tensor] = field(default_factory=list)
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,7 @@ from eqsat.codegen.call_text import RegionCallText, trusted_call
 from eqsat.codegen.control.forms import finds
 from eqsat.codegen.program import Node, Program
 from eqsat.codegen.select import choices
+from eqsat.partition.call_sizes import holes
 from eqsat.partition.emit import CALL, TARGET, composite_domain
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope
@@ -96,15 +97,18 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
         if region is None:
             continue
         target, kernels = region.target, region.scope.plan.nodes
-        backend = backends.get(target)
-        reason = "" if backend is None else _left(backend, saved.main.plan, node)
-        if backend is not None and reason:
-            pairs = zip(kernels, region.scope.nodes, strict=True)
-            left += [Left(backend, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
-            backend = None
-        if backend is None and CALL in origin.metadata_props:
+        given: list[Backend] = [backends[target]] if target in backends else []
+        if CALL in origin.metadata_props:
             texts.setdefault(target, {})[region.name] = trusted_call(origin, target)
-            backend = RegionCallText(target, texts[target])
+            given.append(RegionCallText(target, texts[target]))
+        backend = None
+        for candidate in given:
+            reason = _left(candidate, region, saved.main.plan, node)
+            if not reason:
+                backend = candidate
+                break
+            pairs = zip(kernels, region.scope.nodes, strict=True)
+            left += [Left(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
         has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
@@ -117,13 +121,18 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
     return Pieces(saved.regions, whole, alone, tuple(left))
 
 
-def _left(backend: Backend, plan: Plan, call: PlanNode) -> str:
+def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -> str:
     """Why a backend does not get a region; empty if it does."""
     if not backend.emits:
         return _NO_C
     types = [plan.types.get(v) for v in (*call.inputs, *call.outputs) if v is not None and v not in plan.constants]
-    is_fixed = all(known is not None and known.is_static for known in types)
-    return "" if is_fixed or backend.free_sizes else not_fixed(backend)
+    if all(known is not None and known.is_static for known in types):
+        return ""
+    if isinstance(backend, RegionCallText):
+        return (
+            "" if holes(backend.texts[region.name]) else "its sizes are not fixed, and its call does not receive them"
+        )
+    return "" if backend.free_sizes else not_fixed(backend)
 
 
 def searchable(model: ir.Model, saved: SavedPlan, pieces: Pieces) -> ir.Model:

@@ -16,6 +16,7 @@ from eqsat import bounds
 from eqsat.backends.asking import primitives, unavailable
 from eqsat.backends.backend import Primitive
 from eqsat.backends.registry import Given, chosen
+from eqsat.codegen.backend_code import Served
 from eqsat.codegen.binding import Binding
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
@@ -31,6 +32,8 @@ from eqsat.stages.event import Event, Progress
 _NAME = "model"
 SIZE_OUT_OF_RANGE = 4
 """The status of a program that was given or found a size beyond its range."""
+NO_PORTABLE_CODE = 5
+"""The status of a program whose backend leaves a kernel to portable code that does not exist."""
 PROFILE = ("-DMODEL_PROFILE",)
 """Flags of the compiler with which a model measures its kernels."""
 _ATTEMPTS = 8
@@ -98,6 +101,7 @@ class CModel:
             )
             self._served = [s for s in emitted.served if s.backend in serving.values()]
             self._stateful = [s for s in emitted.served if s.code.stateful]
+            _require_backends(emitted, self._served)
             self._weights = emitted.weights
             self._flags = flags
             report(Event("compile"))
@@ -208,6 +212,12 @@ class CModel:
                 actual="data that asks for a greater one, or for one that does not fit another tensor",
                 hint="generate the program with greater bounds (--dim)",
             )
+        if status == NO_PORTABLE_CODE:
+            return ExecutionError(
+                "a backend that executes what has no portable code is required",
+                place=f"model {self.emitted.model!r}",
+                actual=f"one that left it to portable code ({self._names()})",
+            )
         return ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
 
     def _call(self, arguments: list[Any]) -> int:
@@ -230,6 +240,24 @@ class CModel:
     def _new_arena(self) -> Any:
         bounds.current().admit(self.emitted.arena, what="an arena")
         return self._ffi.from_buffer(aligned(self.emitted.arena))
+
+
+def _require_backends(emitted: Emitted, served: Sequence[Served]) -> None:
+    """Raises an error if the program needs functions of a vendor that nobody has given.
+
+    Raises:
+        CodegenError: It does.
+    """
+    for one in emitted.served:
+        if one.operators and one not in served:
+            raise CodegenError(
+                "all operators must be expressible in C, or a backend must execute them",
+                place=f"model {emitted.model!r}",
+                actual=f"{', '.join(one.operators)}, which the functions that the file of target {one.target!r} names "
+                "compute",
+                hint="`eqsat codegen` writes the program, which is linked with them; `eqsat run` executes the model "
+                "with numpy",
+            )
 
 
 def sources(emitted: Emitted) -> dict[str, str]:

@@ -14,7 +14,7 @@ from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.schema.metadata import PREFIX, REGION, TARGET, is_own_domain
+from eqsat.schema.metadata import CALL, PREFIX, REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET
 
 
@@ -110,7 +110,10 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         for domain in [d for d in scope.opset_imports if is_own_domain(d) and d not in used]:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
-            for key in [k for k in node.metadata_props if k.startswith(PREFIX)]:
+            # A region that is a function like all others, because its caller took the target from it, keeps its call.
+            called = result.functions.get(node.op_identifier())
+            kept = CALL if called is not None and REGION in called.metadata_props else ""
+            for key in [k for k in node.metadata_props if k.startswith(PREFIX) and k != kept]:
                 del node.metadata_props[key]
     for key in [k for k in result.metadata_props if k.startswith(PREFIX) and k not in (SOURCE_OPSET, WRITTEN_SYMBOLS)]:
         del result.metadata_props[key]

@@ -48,6 +48,7 @@ class Units(Backend):
         declines: Whether its C leaves all runs to portable C.
         joins: Whether kernels run at once.
         scratch: Bytes that each run fills and checks.
+        free_sizes: Whether its C receives sizes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Units(Backend):
         declines: bool = False,
         joins: bool = True,
         scratch: int = 0,
+        free_sizes: bool = False,
     ) -> None:
         self.target = target
         self.stateful = stateful
@@ -66,6 +68,7 @@ class Units(Backend):
         self.declines = declines
         self.joins = joins
         self.scratch = scratch
+        self.free_sizes = free_sizes
         self.seen: list[Kernel] = []
         self.runs: list[Run] = []
 
@@ -125,11 +128,15 @@ def _call(writer: Writer, run: Run, kernel: Kernel) -> str:
     assert result is not None
     p = [writer.pointer(run, x) for x in kernel.operands]
     y, unit = writer.pointer(run, result), writer.prefix
+
+    def size(n: int) -> str:
+        return f"(int){writer.size(n)}"
+
     if kernel.operator == "Add":
-        return f"{unit}_add({p[0]}, {p[1]}, {y}, {result.elements});"
+        return f"{unit}_add({p[0]}, {p[1]}, {y}, {size(result.elements)});"
     if kernel.operator == "Relu":
-        return f"{unit}_relu({p[0]}, {y}, {result.elements});"
-    m, n = result.shape
+        return f"{unit}_relu({p[0]}, {y}, {size(result.elements)});"
+    m, n = map(size, result.shape)
     w = kernel.operands[1]
     assert w is not None
     bias = p[2] if len(p) > 2 else "NULL"

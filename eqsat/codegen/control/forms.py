@@ -107,8 +107,13 @@ class Body:
 
     @property
     def finds(self) -> bool:
-        """Whether it finds sizes, and so may end with a status."""
+        """Whether it finds sizes."""
         return any(node.reads_sizes or finds(node) for node in self.program.nodes)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it may end with a status."""
+        return may_end(self.program)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +134,11 @@ class Branches:
     def finds(self) -> bool:
         """Whether a body finds sizes."""
         return any(body.finds for body in self.bodies)
+
+    @property
+    def ends(self) -> bool:
+        """Whether a body may end with a status."""
+        return any(body.ends for body in self.bodies)
 
     @property
     def times(self) -> float:
@@ -175,12 +185,26 @@ class Loop:
         return self.bodies[0].finds or bool(self.measured)
 
     @property
+    def ends(self) -> bool:
+        """Whether a round may end with a status."""
+        return self.bodies[0].ends or bool(self.measured)
+
+    @property
     def times(self) -> float:
         """How often the body is executed, by guess where data decides."""
         return UNKNOWN_ROUNDS if self.rounds is None else float(typical(self.rounds))
 
 
 Control = Branches | Loop
+
+
+def may_end(program: Program) -> bool:
+    """Whether a program may end with a status: because of a size that it finds, or because it has no portable form."""
+    if any(group.elsewhere for group in program.groups):
+        return True
+    return any(
+        node.reads_sizes or ((control := control_of(node)) is not None and control.ends) for node in program.nodes
+    )
 
 
 def control_of(node: Node) -> Control | None:

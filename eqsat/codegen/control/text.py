@@ -124,7 +124,7 @@ class ControlText:
             lines += self._branches(self.control, isa)
         else:
             lines += self._loop(self.control, isa)
-        if self.control.finds:
+        if self.control.ends:
             lines.append("return 0;")
         head = f"static {self._returned} {self.label}_{isa.name}({', '.join(parameters)}) {{"
         what = plain(f"{self.node.name}: {self.node.operator.name}")
@@ -136,12 +136,12 @@ class ControlText:
         given = ", ".join([*arguments, *(n for _, n in self.control.sizes), *common])
         return [
             f"/* {plain(f'{self.node.name}: {self.node.operator.name}')} */",
-            checked(f"{self.label}_{isa.name}({given})", is_checked=self.control.finds),
+            checked(f"{self.label}_{isa.name}({given})", is_checked=self.control.ends),
         ]
 
     @property
     def _returned(self) -> str:
-        return "int" if self.control.finds else "void"
+        return "int" if self.control.ends else "void"
 
     def _names(self) -> list[str]:
         if isinstance(self.control, Loop):
@@ -156,7 +156,7 @@ class ControlText:
             outputs.append("found" if isinstance(self.control, Loop) else f"y{len(self.node.outputs) - 1}")
         sizes = [Symbol(name, size).c_name for name, size in body.program.sizes]
         arguments = ", ".join([*inputs, *outputs, *sizes, *(name for _, name in self.common)])
-        return checked(f"{self._names()[number]}_{isa.name}({arguments})", is_checked=body.finds)
+        return checked(f"{self._names()[number]}_{isa.name}({arguments})", is_checked=body.ends)
 
     def _branches(self, branches: Branches, isa: Isa) -> list[str]:
         if len(branches.bodies) == 1:

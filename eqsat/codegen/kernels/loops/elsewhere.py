@@ -1,0 +1,13 @@
+"""Operators that a backend alone computes: in their place the program has nothing that is portable."""
+
+from __future__ import annotations
+
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import loops
+from eqsat.codegen.program import ELSEWHERE
+
+
+@loops("a backend", ELSEWHERE.name, domain=ELSEWHERE.domain, epilogue=False)
+def elsewhere(task: Task) -> Kernel:
+    """No statements: the program is not compiled without the backend."""
+    return Kernel("", specialised=False)
