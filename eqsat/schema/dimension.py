@@ -32,8 +32,8 @@ def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
 def _parsed(dim: str, free: tuple[tuple[str, FreeSize], ...]) -> int:
     try:
         found = _read(ast.parse(dim, mode="eval").body, dict(free))
-    except SyntaxError:
-        raise Undecided(f"{dim!r} is no expression of sizes") from None
+    except (SyntaxError, ArithmeticError, RecursionError, MemoryError):  # Files may say anything there.
+        raise Undecided(f"{dim[:80]!r} is no expression of sizes") from None
     if found[1] != 1:
         raise Undecided(f"{dim!r} is no whole number for all sizes")
     return found[0]

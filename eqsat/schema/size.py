@@ -171,16 +171,16 @@ class Size(_Number):
         return result
 
     def __floordiv__(self, other: int) -> int:
-        return divided(self, other)
+        return divided(self, other) if _is_whole(other) else NotImplemented
 
     def __rfloordiv__(self, other: int) -> int:
-        return divided(other, self)
+        return divided(other, self) if _is_whole(other) else NotImplemented
 
     def __mod__(self, other: int) -> int:
-        return remainder(self, other)
+        return remainder(self, other) if _is_whole(other) else NotImplemented
 
     def __rmod__(self, other: int) -> int:
-        return remainder(other, self)
+        return remainder(other, self) if _is_whole(other) else NotImplemented
 
     def __divmod__(self, other: int) -> tuple[int, int]:
         return self // other, self % other
@@ -282,7 +282,12 @@ def _rank(term: tuple[Monomial, int]) -> tuple[bool, int, list[str]]:
 def _terms(value: Any) -> Mapping[Monomial, int] | None:
     if isinstance(value, Size):
         return value.terms
-    return {(): int(value)} if isinstance(value, int | np.integer) else None
+    return {(): int(value)} if _is_whole(value) else None
+
+
+def _is_whole(value: object) -> bool:
+    """Whether it is a number without a fraction, or a size."""
+    return isinstance(value, int | np.integer | Size)
 
 
 def _made(terms: Mapping[Monomial, int]) -> int:

@@ -14,6 +14,7 @@ from eqsat import op
 from eqsat.backends import Backend, Code
 from eqsat.backends.coverage import Coverage
 from eqsat.cli import main
+from eqsat.codegen.means import Means
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import BackendError, BackendWarning
 from tests.backends.units import TARGET, Units
@@ -162,10 +163,11 @@ class OnlyC(Backend):
 
 
 def test_a_backend_that_lacks_the_means_says_so(result: eqsat.Result) -> None:
-    for means, backend, reason in (
+    cases: tuple[tuple[Means, Backend, str], ...] = (
         ("c", OnlyPython(), "the backend writes no C (it does not override emit)"),
         ("numpy", OnlyC(), "the backend executes nothing from Python (it does not override prepare)"),
-    ):
+    )
+    for means, backend, reason in cases:
         coverage: dict[str, Coverage] = {}
         result.run(arrays(), means, backends=[backend], coverage=coverage)
         assert coverage["units"].called == 0 and {r for _, _, r in coverage["units"].refused} == {reason}

@@ -1,4 +1,4 @@
-"""Regions inside of If, Loop and Scan reach their backends, from Python and in C, and so do the calls of target files."""
+"""Regions inside of If, Loop and Scan reach their backends and the calls of target files, from Python and in C."""
 
 from __future__ import annotations
 

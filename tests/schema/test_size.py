@@ -195,3 +195,16 @@ def test_bounds_of_quotients_are_those_of_all_values(least: int, most: int) -> N
         low, high = closer_bounds(form(n))
         assert low <= min(values) and high >= max(values), name
         assert low >= min(values) - 1, name
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*", "//", "%"])
+def test_fractions_are_no_sizes(sign: str) -> None:
+    for a, b in ((1.0, N), (N, 1.0), (N, 0.5)):
+        with pytest.raises(TypeError):
+            OPERATIONS[sign](a, b)
+
+
+@pytest.mark.parametrize("text", ["1//0", "n/0", "(" * 300, "n +", "n // (n - n)"])
+def test_texts_that_are_no_sizes(text: str) -> None:
+    with pytest.raises(Undecided):
+        size_of(text, FREE)

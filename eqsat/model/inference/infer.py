@@ -154,10 +154,11 @@ def _by_onnx(
         for (name, known), value in zip(named, values, strict=False)
         if value is not None and known is not None and is_parameter(op, value.dtype, value.size)
     }
-    make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
+    has_graphs = any(isinstance(a, GraphAttr) for _, a in attrs)
+    make = _node_bytes if has_graphs else _cached_node_bytes
     node = make(op, attrs, tuple(known is not None for known in inputs), outputs)
     # Subgraphs may hold declared operators.
-    opsets = _OPSETS if not captured else _OPSETS | {declared.op.domain: 1 for declared in declared_here()}
+    opsets = _OPSETS | {declared.op.domain: 1 for declared in declared_here()} if has_graphs else _OPSETS
     # The public function would serialize what is cached here.
     inferred = schema._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
     return tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
