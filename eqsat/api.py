@@ -233,8 +233,7 @@ def quantize(
         dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound
             stays free, and samples may have any size there; costs are taken at their median.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
-        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
-            operators of domains of your own, besides those that rules and targets declare.
+        declarations: As for :func:`optimize`.
         samples: Calibration samples to use at most.
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
@@ -325,8 +324,7 @@ def run(
         source: As for :func:`optimize`.
         inputs: Arrays by input name.
         dims: Sizes for symbolic dimensions.
-        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
-            operators of domains of your own.
+        declarations: As for :func:`optimize`.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions with ``"c"``: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
@@ -370,8 +368,7 @@ def compare(
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
-        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
-            operators of domains of your own.
+        declarations: As for :func:`optimize`.
         dims: Sizes for symbolic dimensions.
         values: Values for inputs, by name; these become constants.
         rtol: Allowed difference, relative to the largest magnitude of a tensor.
@@ -423,8 +420,7 @@ def prove(
         dims: Sizes, or ranges of sizes, for symbolic dimensions of the first model; others stay free, and what is
             proven is true for all of them.
         values: Values for inputs, by name; these become constants.
-        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
-            operators of domains of your own.
+        declarations: As for :func:`optimize`.
         numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
         samples: Inputs on which both models are executed.
         seed: Of these inputs.
