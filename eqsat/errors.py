@@ -55,12 +55,12 @@ class Note(UserWarning):
     """What a user should know although the call succeeds: a warning in Python, a line on stderr of a command."""
 
 
-def note(text: str) -> None:
+def note(text: str, category: type[Note] = Note) -> None:
     """Warns the caller of eqsat, at the line of the call."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
-    warnings.warn(name_of(text), Note, stacklevel=level)
+    warnings.warn(name_of(text), category, stacklevel=level)
 
 
 class ArgumentError(EqsatError):
@@ -111,5 +111,5 @@ class BackendError(CodegenError):
     """A backend that cannot be found or loaded, or that fails."""
 
 
-class BackendWarning(UserWarning):
+class BackendWarning(Note):
     """A backend that was given and executes nothing."""

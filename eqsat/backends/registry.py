@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -14,7 +13,7 @@ import onnx_ir as ir
 from eqsat import backends as home
 from eqsat.backends.backend import Backend
 from eqsat.backends.read import called_regions
-from eqsat.errors import BackendError, BackendWarning
+from eqsat.errors import BackendError, BackendWarning, note
 from eqsat.files import execute_file
 from eqsat.partition.emit import TARGET
 from eqsat.schema.opset import did_you_mean
@@ -125,7 +124,7 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
     for backend in found.values():
         if backend.target not in present:
             text = f"the backend {type(backend).__name__} has nothing to execute: {without_regions(model, backend)}"
-            warnings.warn(text, BackendWarning, stacklevel=2)
+            note(text, BackendWarning)
     if vendors is None:
         vendors = [name for name in names() if name in present]
     for name in vendors:
@@ -139,9 +138,9 @@ def without_regions(model: ir.Model, backend: Backend) -> str:
     present = _targets(model)
     if backend.target in present:
         return ""
-    there = f"its regions are of {', '.join(f'`{name}`' for name in sorted(present))}" if present else "it has none"
+    there = f"; its regions are of {', '.join(f'`{name}`' for name in sorted(present))}" if present else " or others"
     hint = did_you_mean(backend.target, present)
-    return f"the model has no region of `{backend.target}`, {there}{f'; {hint}' if hint else ''}"
+    return f"the model has no region of `{backend.target}`{there}{f'; {hint}' if hint else ''}"
 
 
 def _targets(model: ir.Model) -> set[str]:

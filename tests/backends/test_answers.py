@@ -130,12 +130,13 @@ class Elsewhere(Units):
 @pytest.mark.parametrize("means", ["numpy", "c"])
 def test_a_target_without_regions_is_told_of(result: eqsat.Result, means: Any) -> None:
     coverage: dict[str, Coverage] = {}
-    said = "the model has no region of `unit`, its regions are of `units`; did you mean `units`?"
-    with pytest.warns(BackendWarning, match=f"Elsewhere has nothing to execute: {said}".replace("?", r"\?")):
+    said = "the model has no region of `unit`; its regions are of `units`; did you mean `units`?"
+    with pytest.warns(BackendWarning, match=f"Elsewhere has nothing to execute: {said}".replace("?", r"\?")) as warned:
         result.run(arrays(), means, backends=[Elsewhere()], coverage=coverage)
+    assert [w.filename for w in warned] == [__file__]
     assert coverage["unit"] == Coverage(0, (), "unit", said)
     plain = eqsat.graph(op.Relu(eqsat.input("x", (4,))))
-    with pytest.warns(BackendWarning, match="the model has no region of `unit`, it has none"):
+    with pytest.warns(BackendWarning, match="the model has no region of `unit` or others"):
         eqsat.run(plain, {"x": np.ones(4, np.float32)}, backend=means, backends=[Elsewhere()])
 
 
