@@ -11,7 +11,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.registry import Given
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, LimitError
-from eqsat.execute.kept import Kept
+from eqsat.execute.kept import Identity, Kept
 from eqsat.model.read.dims import sizes_of
 from eqsat.schema.free_sizes import FreeSizes
 
@@ -49,7 +49,8 @@ class KeptPrograms:
             made = self._kept.get((), self._for_ranges)
             if made is not None:
                 return made
-        key = (tuple(sorted(sizes.items())), tuple(vendors), tuple(backends))
+        serving = tuple(Identity(one) if isinstance(one, Backend) else one for one in backends)
+        key = (tuple(sorted(sizes.items())), tuple(vendors), serving)
         with self._kept.lock:
             # A file may change.
             if not all(isinstance(backend, Backend) for backend in backends):

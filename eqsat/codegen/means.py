@@ -15,7 +15,7 @@ from eqsat.backends.coverage import Coverage, counted
 from eqsat.backends.registry import Given, chosen, without_regions
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
-from eqsat.execute.kept import Kept
+from eqsat.execute.kept import Identity, Kept
 from eqsat.schema.free_sizes import FreeSizes
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Runs:
         # A file may change, and without backends nothing takes long.
         if not serving or not all(isinstance(backend, Backend) for backend in backends):
             return _Served(self._model, serving)
-        return self._executors.get((tuple(vendors), tuple(backends)), lambda: _Served(self._model, serving))
+        key = (tuple(vendors), tuple(map(Identity, backends)))
+        return self._executors.get(key, lambda: _Served(self._model, serving))
 
 
 class _Served:

@@ -11,6 +11,23 @@ import onnx_ir as ir
 T = TypeVar("T")
 
 
+class Identity:
+    """A part of a key that is one object, whatever it calls equal; it lives as long as the key.
+
+    Args:
+        one: The object.
+    """
+
+    def __init__(self, one: object) -> None:
+        self._one = one
+
+    def __hash__(self) -> int:
+        return id(self._one)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self._one is other._one
+
+
 class Kept(Generic[T]):
     """Keeps some things that were made from one model; threads may share it.
 

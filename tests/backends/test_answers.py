@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.backends import Backend, Code
+from eqsat.backends import Backend, Code, Run
+from eqsat.backends.backend import Prepared
 from eqsat.backends.coverage import Coverage
 from eqsat.cli import main
 from eqsat.codegen.means import Means
@@ -117,6 +119,31 @@ def helper(run):
     (tmp_path / "broken.py").write_text(text, "utf-8")
     with pytest.raises(BackendError, match=r"Broken.prepare \(.*broken\.py, line 10\): .*AttributeError"):
         result.run(arrays(), backends=[tmp_path / "broken.py"])
+
+
+@dataclass
+class Shifted(Units):
+    """Without a hash, because it is compared by its fields, and equal to one that computes something else."""
+
+    by: float = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        Units.__init__(self)
+
+    def prepare(self, run: Run) -> Prepared:
+        execute = super().prepare(run)
+        return lambda arrays: [a + np.float32(self.by) for a in execute(arrays)]
+
+
+@pytest.mark.parametrize("means", ["numpy", "c"])
+def test_backends_are_told_apart_by_identity(result: eqsat.Result, means: Means) -> None:
+    found = []
+    for by in (0.0, 1.0, 0.0):
+        backend = Shifted(by)
+        assert backend == Shifted(7.0)
+        found.append(result.run(arrays(), means, backends=[backend])["output"])
+    np.testing.assert_array_equal(found[0], found[2])
+    assert means == "c" or not np.array_equal(found[0], found[1])
 
 
 # ---- backends that execute nothing -----------------------------------------------------------------------
