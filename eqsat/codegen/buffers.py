@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.kernel import Halo, Shape, View
+from eqsat.codegen.kernel import Halo, Pad, Shape, View
 from eqsat.codegen.program import Tensor
 from eqsat.schema.dimension import common_divisor
 from eqsat.schema.size import Undecided, bounds, closer_bounds, largest, smallest
@@ -38,7 +38,7 @@ class Buffer:
         index: Which input or output.
         rigid: Whether its strides are final: no halo.
         halo: By axis, the elements before the first and after the last one.
-        pad: The value in the halo; None without one.
+        pad: What is in the halo; None without one.
         tensors: All tensors in it.
         first: Node that writes first.
         last: Node that reads last.
@@ -51,7 +51,7 @@ class Buffer:
     index: int = 0
     rigid: bool = False
     halo: list[tuple[int, int]] = field(default_factory=list)
-    pad: float | int | None = None
+    pad: Pad | None = None
     tensors: list[Tensor] = field(default_factory=list)
     first: int = 0
     last: int = 0
@@ -133,7 +133,7 @@ class Place:
             tensor.shape,
             self.current_strides(),
             halo,
-            buffer.pad if halo and buffer.pad is not None else 0,
+            0 if not halo or buffer.pad is None or isinstance(buffer.pad, Tensor) else buffer.pad,
             common_divisor(self.start() * size, ALIGNMENT) if arena else size,
             SLACK if arena else 0,
         )
@@ -157,7 +157,7 @@ class Place:
     def _halo(self, axis: int, n: int) -> tuple[int, int]:
         return self.buffer.halo[self.axes[axis][0]] if self._covers(axis, n) else (0, 0)
 
-    def grow_halo(self, shape: Shape, halo: Halo, pad: float | int) -> bool:
+    def grow_halo(self, shape: Shape, halo: Halo, pad: Pad) -> bool:
         """Extend the halo around the piece; False if the buffer cannot."""
         buffer = self.buffer
         if buffer.rigid or buffer.kind != "arena" or self.strides is not None:
@@ -265,7 +265,7 @@ def _is_factor(n: int, size: int) -> bool:
         return False
 
 
-def _same(a: float | int, b: float | int) -> bool:
+def _same(a: Pad, b: Pad) -> bool:
     return a == b or (a != a and b != b)
 
 

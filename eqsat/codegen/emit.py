@@ -219,7 +219,7 @@ class _Emitter:
             if plain_group:
                 self.renamed = self._shared(span)
             for number in span.numbers:
-                found += fill_halos(number, self.buffers)
+                found += fill_halos(number, self.buffers, lambda pad: self._location(pad, True))
                 if number in self.controls:
                     control = self.controls[number]
                     own += control.written(isa)
@@ -307,6 +307,10 @@ class _Emitter:
         for number, node in enumerate(self.layout.nodes):
             for tensor in (*node.reads(), *node.writes()):
                 self.layout.places[tensor].buffer.last = number
+        for buffer in self.layout.buffers:
+            if isinstance(buffer.pad, Tensor):
+                pad = self.layout.places[buffer.pad].buffer
+                pad.last = max(pad.last, buffer.first)
         for number, (first, last) in self.spans.items():
             # A backend reads and writes at any time within its run.
             group = self.program.groups[number]

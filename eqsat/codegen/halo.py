@@ -6,17 +6,22 @@ axes. A slab is one piece of memory for each index of the outer axes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import Buffer
+from eqsat.codegen.program import Tensor
 from eqsat.schema.size_questions import any_free
 
+Location = Callable[[Tensor], str]
+"""A pointer to the elements of a tensor."""
 
-def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
+
+def fill_halo(buffer: Buffer, pointer: str, location: Location) -> list[str]:
     """Statements that fill the halo of a buffer; ``pointer`` is a byte pointer to its beginning."""
     assert buffer.pad is not None
-    dtype = buffer.owner.dtype
-    c, size = dtypes.storage(dtype), dtypes.size(dtype)
     strides, extent = buffer.strides, buffer.extent
+    value = _value(buffer, location)
     lines: list[str] = []
     for depth, axis in enumerate(buffer.order):
         low, high = buffer.halo[axis]
@@ -26,11 +31,26 @@ def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
         slabs = [(begin, low), (begin + (low + n) * strides[axis], high)]
         for start, count in slabs:
             if count:
-                lines += _fill(buffer, pointer, outside, start, count * strides[axis], c, size)
+                lines += _fill(buffer, pointer, outside, start, count * strides[axis], value)
     return lines
 
 
-def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, c: str, size: int) -> list[str]:
+def _value(buffer: Buffer, location: Location) -> str:
+    """What the halo holds in C."""
+    pad, dtype = buffer.pad, buffer.owner.dtype
+    assert pad is not None
+    if isinstance(pad, Tensor):
+        return f"*({location(pad)})"
+    return str(int(pad) & 255) if _is_bytewise(buffer) else dtypes.literal(pad, dtype)
+
+
+def _is_bytewise(buffer: Buffer) -> bool:
+    """Whether all bytes of the halo are equal."""
+    return dtypes.size(buffer.owner.dtype) == 1 or (not isinstance(buffer.pad, Tensor) and buffer.pad == 0)
+
+
+def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, value: str) -> list[str]:
+    c, size = dtypes.storage(buffer.owner.dtype), dtypes.size(buffer.owner.dtype)
     at = [str(start)]
     counter = "ptrdiff_t" if any_free(buffer.extent) else "size_t"
     lines: list[str] = []
@@ -40,21 +60,18 @@ def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: i
         at.append(f"{i} * {buffer.strides[a]}")
     indent = "    " * len(lines)
     place = " + ".join(at)
-    pad = buffer.pad
-    if pad == 0 or size == 1:
-        value = int(pad or 0) & 255
+    if _is_bytewise(buffer):
         lines.append(f"{indent}memset({pointer} + ({place}) * {size}, {value}, {count * size});")
     else:
-        value = dtypes.literal(pad, buffer.owner.dtype)
         lines.append(f"{indent}for ({counter} k = 0; k < {count}; k++) (({c} *){pointer})[{place} + k] = {value};")
     lines += ["    " * k + "}" for k in reversed(range(len(outside)))]
     return lines
 
 
-def fill_halos(number: int, buffers: list[Buffer]) -> list[str]:
+def fill_halos(number: int, buffers: Sequence[Buffer], location: Location) -> list[str]:
     """Statements that fill the halos of the buffers that come to life with a node."""
     lines: list[str] = []
     for buffer in buffers:
         if buffer.first == number and buffer.has_halo:
-            lines += fill_halo(buffer, f"(arena + {buffer.offset})")
+            lines += fill_halo(buffer, f"(arena + {buffer.offset})", location)
     return lines

@@ -39,11 +39,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.backends.values import Tensor
 from eqsat.codegen.isa import Isa
 from eqsat.schema.types import OpKey
 
 Shape = tuple[int, ...]
 Halo = tuple[tuple[int, int], ...]
+Pad = float | int | Tensor
+"""What a halo holds: a number, or the only element of a tensor."""
 
 
 def dense_strides(shape: Shape, order: tuple[int, ...] | None = None) -> Shape:
@@ -65,7 +68,7 @@ class View:
         shape: Dimensions: numbers, or free sizes (:mod:`eqsat.schema.size`).
         strides: Elements from one index to the next, for each axis; 0 repeats (broadcasting). May be negative.
         halo: For each axis the number of indices before 0 and after the last that may be read; they hold ``pad``.
-        pad: The value in the halo.
+        pad: The value in the halo; 0 where a tensor has it.
         alignment: Bytes that the pointer is a multiple of.
         slack: Bytes after the last element (or its halo) that may be read; their values are undefined. Never written.
 
@@ -219,7 +222,8 @@ class Want:
             stride 1 and others may still have gaps.
         dense: No gaps either.
         halo: For each axis the elements it reads before the first and after the last one; always granted.
-        pad: The value that the kernel requires there.
+        pad: What the kernel requires there.
+        pad_input: The input whose only element is required there; the planner makes it ``pad``.
         follows: Of an output: the input whose order of axes it should have, as elementwise operators and pools have it;
             None where axes do not correspond. The weakest of all preferences.
     """
@@ -228,7 +232,8 @@ class Want:
     strict: bool = False
     dense: bool = False
     halo: Halo = ()
-    pad: float | int = 0
+    pad: Pad = 0
+    pad_input: int | None = None
     follows: int | None = None
 
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from eqsat.codegen.buffers import Buffer, Place, memory_order
 from eqsat.codegen.family_choice import family_of
-from eqsat.codegen.kernel import Family, Want, Wants
+from eqsat.codegen.halo_values import HaloValues, resolved
+from eqsat.codegen.kernel import Family, Halo, Pad, Shape, Want, Wants
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.shapes import type_of
@@ -41,7 +42,7 @@ class _Planner:
         self.position = {node: i for i, node in enumerate(program.nodes)}
         self.now = 0
         self.group: int | None = None
-        self.made_in: dict[Buffer, int | None] = {}
+        self.halo_values = HaloValues(program.inputs)
         self.conversions: dict[tuple[Tensor, int | None], list[Tensor]] = {}
         self.wants: dict[Node, Wants] = {}
         self.outputs: dict[Tensor, int] = {}
@@ -103,7 +104,7 @@ class _Planner:
         if node not in self.wants:
             return []
         wants = self.wants[node]
-        found = [wants.input(i) for i, x in enumerate(node.inputs) if x is tensor]
+        found = [resolved(wants.input(i), node) for i, x in enumerate(node.inputs) if x is tensor]
         if any(x is tensor for x in node.operands) and tensor.shape == node.output.shape:
             found.append(replace(wants.output(0), halo=(), pad=0))
         return found
@@ -149,7 +150,7 @@ class _Planner:
         elif kind == "output":
             buffer.kind, buffer.index, buffer.rigid = "output", index, True
         self.layout.buffers.append(buffer)
-        self.made_in[buffer] = self.group
+        self.halo_values.make(buffer, len(self.layout.nodes), self.group)
         place = Place.whole(buffer)
         self._put(tensor, place)
         return place
@@ -197,7 +198,7 @@ class _Planner:
             place = self.places[x]
             if place.buffer.kind != "arena" or not self._dies(place.buffer, node) or place.strides is not None:
                 continue
-            if node.group is not None and self.made_in[place.buffer] != node.group:
+            if node.group is not None and self.halo_values.made_in(place.buffer) != node.group:
                 continue  # It would be an operand and a result of the same function.
             if any(step == 0 or is_free(step) for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
                 continue
@@ -222,7 +223,9 @@ class _Planner:
         """Whether readers that want a halo around the tensor can have it in the buffer."""
         for reader in self.consumers.get(tensor, ()):
             for want in self._wanted(reader, tensor):
-                if want.halo and (buffer.rigid or (buffer.pad is not None and buffer.pad != want.pad)):
+                other = buffer.pad is not None and buffer.pad != want.pad
+                known = self.halo_values.is_known(want.pad, buffer, self.group)
+                if want.halo and (buffer.rigid or other or not known):
                     return False
         return True
 
@@ -246,13 +249,14 @@ class _Planner:
         wants = self.wants[node]
         for i, x in enumerate(node.inputs):
             if isinstance(x, Tensor):
-                node.inputs[i] = self._granted(x, wants.input(i))
+                node.inputs[i] = self._granted(x, resolved(wants.input(i), node))
         for k, x in enumerate(node.operands):
             if isinstance(x, Tensor) and x.shape == node.output.shape:
                 node.operands[k] = self._granted(x, replace(wants.output(0), halo=(), pad=0))
         if not self._in_place(node):
             for tensor in node.writes():
                 self._place_output(tensor, node)
+        self.halo_values.compute(node.writes(), len(self.layout.nodes))
         self.layout.nodes.append(node)
         for i, tensor in enumerate(node.outputs):
             if tensor is None or tensor not in self.places:
@@ -266,7 +270,7 @@ class _Planner:
         view = place.view(tensor)
         halo = want.halo if any(lo or hi for lo, hi in want.halo) else ()
         fits = satisfies(view, want) and not (want.dense and self._grows(place.buffer))
-        if fits and (not halo or place.grow_halo(tensor.shape, halo, want.pad)):
+        if fits and (not halo or self._grown(place, tensor.shape, halo, want.pad)):
             if want.dense:
                 place.buffer.rigid = True
             return tensor
@@ -275,7 +279,7 @@ class _Planner:
         for copy in (*shared, *own):
             placed = self.places[copy]
             fits = satisfies(placed.view(copy), want) and not (want.dense and placed.buffer.has_halo)
-            if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
+            if fits and (not halo or self._grown(placed, copy.shape, halo, want.pad)):
                 return copy
         copy = self._converted(tensor, want)
         # A conversion inside a group is not made where a backend executes the group.
@@ -283,6 +287,10 @@ class _Planner:
         # Readers of the original may read the copy instead later.
         self.consumers[copy] = self.consumers.get(tensor, [])
         return copy
+
+    def _grown(self, place: Place, shape: Shape, halo: Halo, pad: Pad) -> bool:
+        """Extends the halo around a piece; False if that is impossible."""
+        return self.halo_values.is_known(pad, place.buffer, self.group) and place.grow_halo(shape, halo, pad)
 
     def _grows(self, buffer: Buffer) -> bool:
         """Whether a later reader wants a halo in the buffer, which density would rule out."""
@@ -302,7 +310,7 @@ class _Planner:
         copy = Tensor(f"{tensor.name}_converted", tensor.dtype, tensor.shape)
         place = self._make(copy, order)
         if want.halo:
-            grown = place.grow_halo(copy.shape, want.halo, want.pad)
+            grown = self._grown(place, copy.shape, want.halo, want.pad)
             assert grown
         if want.dense:
             place.buffer.rigid = True

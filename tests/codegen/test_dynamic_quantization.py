@@ -56,12 +56,20 @@ def test_only_some_results_are_read(results: str) -> None:
 
 def test_it_runs_in_vectors() -> None:
     kernels = CModel(load(_model("128,96"))).emitted.kernels
-    assert {"reducing vectors", "elementwise bytes"} <= {kernel.family for kernel in kernels}
+    assert {"range of data", "elementwise bytes"} == {kernel.family for kernel in kernels}
 
 
-def test_a_free_size() -> None:
-    model = _model("N,40")
-    compiled = CModel(load(model), dims={"N": (1, 64)})
-    for n in (1, 7, 64):
-        for x in _ranges((n, 40)):
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("shape", ["N,40", "3,N", "N,5,N"])
+def test_a_free_size(shape: str, scalar: bool) -> None:
+    model = _model(shape)
+    isas, flags = ([PORTABLE, SCALAR], ("-DMODEL_SCALAR",)) if scalar else (None, ())
+    compiled = CModel(load(model), dims={"N": (1, 70)}, isas=isas, flags=flags)
+    assert "range of data" in {kernel.family for kernel in compiled.emitted.kernels}
+    for n in (1, 7, 70):
+        for x in _ranges(tuple(n if d == "N" else int(d) for d in shape.split(","))):
             _agree(model, compiled, x)
+            at = tuple(s - 1 for s in x.shape)
+            for last in (-1e3, 1e3):  # Also the elements behind the last whole vector count.
+                x[at] = last
+                _agree(model, compiled, x)

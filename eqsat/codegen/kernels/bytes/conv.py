@@ -1,12 +1,14 @@
 """Convolutions of 8-bit integers: ``QLinearConv`` and ``ConvInteger`` in NHWC, as implicit GEMM on bytes.
 
-The padding lies around the input and holds its zero point, so that the bias accounts for it like for any element. A row
-of a window is one run of bytes unless dilation or groups split it; a first layer of 3 channels and a 7 x 7 window then
+The padding lies around the input and holds its zero point, so that the bias accounts for it like for any element. Where
+the input is quantized at run time, the bias is computed from the zero point at the beginning of the kernel. A row of a
+window is one run of bytes unless dilation or groups split it; a first layer of 3 channels and a 7 x 7 window then
 sums runs of 21 bytes instead of 49 triples.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +28,11 @@ from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.registry import register
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
+ZERO_INPUT = 2
+"""Which input of a ``ConvInteger`` is the zero point of the first."""
 OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))
 
 
@@ -42,7 +47,7 @@ class Convolution:
         group: Number of groups.
         weights: As in the model, ``[channels, channels of a group, *kernel]``.
         weight_zero: Zero points of the weights, one, or one per channel.
-        zero: Zero point of the input.
+        zero: Zero point of the input; None where the program computes it.
         bias: int32, None without.
         scale: float32 ``[channels]`` from sums to the output's steps, None where the sums are the result.
         result_zero: Zero point of the result.
@@ -54,7 +59,7 @@ class Convolution:
     group: int
     weights: np.ndarray
     weight_zero: np.ndarray
-    zero: int
+    zero: int | None
     bias: np.ndarray | None
     scale: np.ndarray | None
     result_zero: int
@@ -66,10 +71,11 @@ class Convolution:
 
     def halo(self, x: View) -> Halo:
         """What the windows read around the input, by axis."""
-        found = [(0, 0)] * x.rank
+        found, at = [(0, 0)] * x.rank, self.at
         for i, axis in enumerate(self.spatial):
-            end = (self.at.out[i] - 1) * self.at.strides[i] + self.at.extent[i] - self.at.begin[i]
-            found[axis] = (max(self.at.begin[i], 0), max(end - x.shape[axis], 0))
+            reach = (at.out[i] - 1) * at.strides[i] + at.extent[i] - at.begin[i] - x.shape[axis]
+            # Of a free size the padding bounds what is read.
+            found[axis] = (max(at.begin[i], 0), max(at.end[i] if is_free(reach) else reach, 0))
         return tuple(found)
 
 
@@ -86,7 +92,7 @@ def understood(task: Task) -> Convolution | None:
         return None
     if weights.dtype not in (np.int8, np.uint8) or task.outputs[0] is None or 0 in (*x.shape, *task.output.shape):
         return None
-    given = range(1, len(task.inputs)) if quantized else range(2, len(task.inputs))
+    given = range(1, len(task.inputs)) if quantized else range(3, len(task.inputs))
     if any(isinstance(task.inputs[i], View) for i in given):
         return None
     last = bool(task.attributes.get("channels_last"))
@@ -101,11 +107,12 @@ def understood(task: Task) -> Convolution | None:
     if outputs % group or x.shape[channel] != weights.shape[1] * group:
         return None
     if not quantized:
-        zero, weight_zero = task.constant(2), task.constant(3)
+        zero, weight_zero = task.inputs[ZERO_INPUT] if task.has(ZERO_INPUT) else None, task.constant(3)
         weight_zero = np.zeros((), np.int8) if weight_zero is None else weight_zero
-        if weight_zero.size not in (1, outputs) or (zero is not None and zero.size != 1):
+        if weight_zero.size not in (1, outputs) or (zero is not None and math.prod(zero.shape) != 1):
             return None
-        return Convolution(at, channel, spatial, group, weights, weight_zero, _scalar(zero), None, None, 0)
+        known = None if isinstance(zero, View) else _scalar(zero)
+        return Convolution(at, channel, spatial, group, weights, weight_zero, known, None, None, 0)
     numbers = [task.constant(i) for i in (1, 2, 4, 5, 6, 7)]
     if any(n is None for n in numbers):
         return None
@@ -168,7 +175,8 @@ def wants(task: Task) -> Wants:
     """Channels last, and the padding around the input."""
     found = understood(task)
     assert found is not None
-    x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero)
+    source = ZERO_INPUT if found.zero is None else None
+    x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero or 0, pad_input=source)
     in_place = tuple(
         (-1 - k, 0)
         for k, operand in enumerate(task.epilogue.operands)
@@ -185,6 +193,46 @@ def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:
     return found | {f"w{i}": dtypes.c_type(dtypes.as_stored(c)) for i, c in enumerate(constants)}
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The integers from which sums start.
+
+    Attributes:
+        name: Of the pointer to them.
+        constants: What follows the weights among the kernel's constants.
+        lines: Statements that compute them.
+        scratch: Bytes of working memory.
+        types: C types of what further pointers point at.
+    """
+
+    name: str
+    constants: list[np.ndarray]
+    lines: list[str]
+    scratch: int
+    types: dict[str, str]
+
+
+def start(found: Convolution, weights: Folded, dtype: ir.DataType, first: int) -> Start:
+    """The start values of a convolution's sums, which depend on the zero point of the input.
+
+    Args:
+        found: The convolution.
+        weights: Its folded weights.
+        dtype: Element type of the input.
+        first: Number of the first free parameter ``w<k>``.
+    """
+    if found.zero is not None:
+        return Start(f"w{first}", [by_channel(weights.start(unsigned_zero(found.zero, dtype)))], [], 0, {})
+    bias, sums = (by_channel(v.astype(np.int32)) for v in (weights.bias, weights.sums))
+    shift = " + 128" if dtype == ir.DataType.INT8 else ""
+    lines = [
+        "int32_t *restrict bias = (int32_t *)scratch;",
+        f"const int32_t zero = (int32_t)x{ZERO_INPUT}[0]{shift};",
+        f"for (size_t i = 0; i < {bias.size}; i++) bias[i] = w{first}[i] - zero * w{first + 1}[i];",
+    ]
+    return Start("bias", [bias, sums], lines, bias.nbytes, {"bias": "int32_t"})
+
+
 def output_axes(task: Task, epilogue: ByteEpilogue, axis: int) -> dict[str, int]:
     """Strides of the output and the epilogue's operands along an axis of the output."""
     return {"y0": task.output.strides[axis]} | {n: s[axis] for n, s in epilogue.strides.items()}
@@ -199,11 +247,11 @@ def generate(task: Task, isa: Isa) -> Kernel:
     steps = [x.strides[a] for a in found.spatial]
     joined = found.group == 1 and at.dilations[-1] == 1 and steps[-1] == depth
     weights = folded(found, joined)
-    constants = [
-        pack(weights.weights),
-        by_channel(weights.start(unsigned_zero(found.zero, x.dtype))),
-    ]
+    first = start(found, weights, x.dtype, 1)
+    constants = [pack(weights.weights), *first.constants]
+    scale = None
     if found.scale is not None:
+        scale = f"w{len(constants)}"
         constants.append(by_channel(found.scale.reshape(found.group, -1)))
     zeros = None
     if weights.zeros is not None:
@@ -222,9 +270,9 @@ def generate(task: Task, isa: Isa) -> Kernel:
         "x0",
         x.dtype == ir.DataType.INT8,
         "w0",
-        "w1",
+        first.name,
         "y0",
-        _groups(task, found, epilogue, constants),
+        _groups(task, found, epilogue, first, constants),
         (batch, *pixels),
         tuple(taps[:-1] if joined else taps),
         depth * at.kernel[-1] if joined else depth,
@@ -232,16 +280,17 @@ def generate(task: Task, isa: Isa) -> Kernel:
         x.slack >= 3,
         corner=-sum(b * s for b, s in zip(at.begin, steps, strict=True)),
         window_zeros=zeros,
-        vectors=("w2",) if found.scale is not None else (),
+        vectors=() if scale is None else (scale,),
     )
 
     def result(total: str, address: Callable[[str], str], into: ByteEpilogue) -> Value:
-        if found.scale is None:
+        if scale is None:
             return Value(total, "i", ir.DataType.INT32)
-        return into.rounded(f"FLOAT@({total}) * LD@({address('w2')})", found.result_zero, task.epilogue.dtype)
+        return into.rounded(f"FLOAT@({total}) * LD@({address(scale)})", found.result_zero, task.epilogue.dtype)
 
-    types = pointer_types(task, [*constants, *epilogue.constants])
-    return kernel(write(problem, epilogue, result, types, isa), constants, epilogue, isa)
+    types = pointer_types(task, [*constants, *epilogue.constants]) | first.types
+    text = write(problem, epilogue, result, types, isa, prologue=first.lines)
+    return kernel(text, constants, epilogue, isa, first.scratch)
 
 
 def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
@@ -251,12 +300,15 @@ def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, i
     return Kernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)
 
 
-def _groups(task: Task, found: Convolution, epilogue: ByteEpilogue, constants: list[np.ndarray]) -> tuple[Axis, ...]:
+def _groups(
+    task: Task, found: Convolution, epilogue: ByteEpilogue, first: Start, constants: list[np.ndarray]
+) -> tuple[Axis, ...]:
     if found.group == 1:
         return ()
     inputs, outputs = found.weights.shape[1], found.weights.shape[0] // found.group
     moved = {n: s * outputs for n, s in output_axes(task, epilogue, found.channel).items()}
     packed = {f"w{i}": c.size // found.group for i, c in enumerate(constants)}
+    packed[first.name] = first.constants[0].size // found.group
     return (Axis(found.group, {"x0": inputs} | moved | packed),)
 
 

@@ -2,7 +2,9 @@
 
 The byte product sums 4 neighbouring bytes, but the elements that a channel sums lie a pixel or a row apart. So 4 rows
 of a column are interleaved once and serve all windows of the row that contain the column: with a 3 x 3 window and
-stride 1 there are three products for each shuffle, and only the fourth byte of each word is unused.
+stride 1 there are three products for each shuffle, and only the fourth byte of each word is unused. Where the zero
+points of the weights do not fit into a byte with these, the words of each column are summed as well, once for all
+windows.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from eqsat.codegen.kernels.bytes.conv import (
     kernel,
     output_axes,
     pointer_types,
+    start,
     understood,
-    unsigned_zero,
     wants,
 )
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
@@ -31,6 +33,7 @@ from eqsat.codegen.kernels.bytes.values import Value, Vector
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.schema.size_questions import typical
 
 _WIDEST = 8
 """Windows of a row that are summed at a time."""
@@ -64,12 +67,9 @@ def _depthwise(task: Task) -> Convolution | None:
 
 
 def accepts(task: Task) -> bool:
-    """One output channel for each input channel, weights that fit into a byte without their zero points."""
+    """One output channel for each input channel."""
     found = _depthwise(task)
-    if found is None or not is_supported(task.epilogue):
-        return False
-    weights = folded(found, False)
-    return weights.zeros is None and weights.fits()
+    return found is not None and is_supported(task.epilogue) and folded(found, False).fits()
 
 
 def _packed(weights: np.ndarray) -> np.ndarray:
@@ -85,25 +85,39 @@ def generate(task: Task, isa: Isa) -> Kernel:
     found = _depthwise(task)
     assert found is not None
     x = task.view(0)
-    weights = folded(found, False)
+    weights = folded(found, False).joined()
     # A single spatial axis counts as rows: its taps are what a word takes in.
     kernel_shape = (*found.at.kernel, 1)[:2]
-    constants = [
-        _packed(weights.weights.reshape(-1, *kernel_shape)),
-        by_channel(weights.start(unsigned_zero(found.zero, x.dtype)).reshape(1, -1)),
-    ]
+    first = start(found, weights, x.dtype, 1)
+    constants = [_packed(weights.weights.reshape(-1, *kernel_shape)), *first.constants]
+    by = [first.name]
     if found.scale is not None:
+        by.append(f"w{len(constants)}")
         constants.append(by_channel(found.scale.reshape(1, -1)))
+    if weights.zeros is not None:
+        by.append(f"w{len(constants)}")
+        constants.append(by_channel(weights.zeros.astype(np.int32)))
     epilogue = ByteEpilogue(task.epilogue, task.output.shape, found.channel, isa, len(constants))
     epilogue.result_stride = task.output.strides[found.channel]
-    types = pointer_types(task, [*constants, *epilogue.constants])
-    text = _Writer(task, found, epilogue, types, isa).body()
-    return kernel(text, constants, epilogue, isa)
+    types = pointer_types(task, [*constants, *epilogue.constants]) | first.types
+    zeros = None if weights.zeros is None else by[-1]
+    text = "\n".join([*first.lines, _Writer(task, found, epilogue, by, zeros, types, isa).body()])
+    return kernel(text, constants, epilogue, isa, first.scratch)
 
 
 class _Writer:
-    def __init__(self, task: Task, found: Convolution, epilogue: ByteEpilogue, types: dict[str, str], isa: Isa) -> None:
+    def __init__(
+        self,
+        task: Task,
+        found: Convolution,
+        epilogue: ByteEpilogue,
+        by_channel: list[str],
+        zeros: str | None,
+        types: dict[str, str],
+        isa: Isa,
+    ) -> None:
         self.task, self.found, self.epilogue, self.types, self.isa = task, found, epilogue, types, isa
+        self.by_channel, self.zeros = by_channel, zeros
         self.lanes = isa.lanes()
         self.x, self.at = task.view(0), found.at
         self.high, self.wide = (*self.at.kernel, 1)[:2]
@@ -136,13 +150,16 @@ class _Writer:
             nests=nests,
             groups=self.groups,
             taps=self.wide,
+            start=self.by_channel[0],
+            sums=self.zeros is not None,
+            live=[min(4, self.high - 4 * g) for g in range(self.groups)],
             rows=[
                 [self._row(4 * g + i) if 4 * g + i < self.high else self._row(4 * g) for i in range(4)]
                 for g in range(self.groups)
             ],
             signed=self.x.dtype == ir.DataType.INT8,
         )
-        return "\n".join([*self.epilogue.parameters.declarations(), text])
+        return "\n".join([*self.epilogue.declarations(), text])
 
     def _row(self, tap: int) -> int:
         return tap * self.dilation[0] * self.row_step
@@ -150,8 +167,10 @@ class _Writer:
     def _windows(self) -> int:
         """Windows of a tile: whole tiles if some width allows it, else what registers hold."""
         room = self.isa.registers - self.groups * self.wide - 5
-        most = max(1, min(_WIDEST, room, self.out[1]))
-        whole = [n for n in range(most, 0, -1) if self.out[1] % n == 0]
+        room = room if self.zeros is None else (room - self.groups) // 2
+        columns = max(typical(self.out[1]), 1)
+        most = max(1, min(_WIDEST, room, columns))
+        whole = [n for n in range(most, 0, -1) if columns % n == 0]
         return whole[0] if 2 * whole[0] >= most else most
 
     def _nest(self, first: int, live: int, count: int, column: int, windows: int, times: int) -> Nest:
@@ -159,12 +178,11 @@ class _Writer:
         channel = output_axes(task, self.epilogue, found.channel)
         rows, columns, batch = self._moves(0), self._moves(1), output_axes(task, self.epilogue, 0)
         loops = [("n", task.output.shape[0]), ("r", self.out[0]), ("c", count), ("t", times)]
-        loops = [loop for loop in loops if loop[1] > 1]
+        loops = [loop for loop in loops if loop[1] != 1]
         looped = {name for name, _ in loops}
         panel = self.groups * self.wide * PANEL * 4
         pointers = []
-        by_channel = ["w1", *(["w2"] if found.scale is not None else [])]
-        for name in ["x0", "w0", *by_channel, *self.results]:
+        for name in ["x0", "w0", *self.by_channel, *self.results]:
             if name == "x0":
                 per_column = self.stride[1] * self.column_step
                 steps = {
@@ -181,7 +199,7 @@ class _Writer:
                 fixed = first // PANEL * panel + first % PANEL * 4
                 pointers.append(("const int8_t *restrict", "w0", moved + (f" + {fixed}" if fixed else "")))
                 continue
-            elif name in by_channel:
+            elif name in self.by_channel:
                 steps, fixed = {"c": lanes}, first
             else:
                 steps = {
@@ -213,9 +231,10 @@ class _Writer:
             return f"{name}p + {offset}" if offset else f"{name}p"
 
         def first() -> Value:
+            total = f"c{window}" if self.zeros is None else f"(c{window} - LDI@({self.zeros}p) * s{window})"
             if found.scale is None:
-                return Value(f"c{window}", "i", ir.DataType.INT32)
-            text = f"FLOAT@(c{window}) * LD@(w2p)"
+                return Value(total, "i", ir.DataType.INT32)
+            text = f"FLOAT@({total}) * LD@({self.by_channel[1]}p)"
             return self.epilogue.rounded(text, found.result_zero, self.task.epilogue.dtype)
 
         return Vector(first, address, live, window * columns.get("y0", 0))

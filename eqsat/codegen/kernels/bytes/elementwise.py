@@ -76,7 +76,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
         parts=[] if copy else parts,
         copy=extent * (1 if y.dtype in BYTES else 4) if copy else 0,
     )
-    text = "\n".join([*epilogue.parameters.declarations(), text])
+    text = "\n".join([*epilogue.declarations(), text])
     return kernel(text, [], epilogue, isa)
 
 

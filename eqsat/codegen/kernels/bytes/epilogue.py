@@ -22,6 +22,10 @@ from eqsat.codegen.kernels.bytes.values import Parameters, Value, Vector, four_b
 from eqsat.schema.dtypes import BYTES
 
 _MAGIC = 0x4B400000
+_MOST = 1 << 22
+"""Rounded values are exact up to this one."""
+_LEAST_SCALE = 2.0**-60
+"""Of quotients whose remainders are exact; the greatest scale is its inverse."""
 PADDING = 16
 """Elements after a packed constant that vectors may read."""
 
@@ -38,7 +42,8 @@ class ByteEpilogue:
 
     Attributes:
         constants: For ``Kernel.constants``.
-        strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
+        strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output; without operands of one
+            element.
         helpers: Declarations that are in no header of this folder.
         result_stride: Of the output along ``axis``.
     """
@@ -52,22 +57,39 @@ class ByteEpilogue:
         self._padded: set[str] = set()
         self._single = single_constants(epilogue)
         self._names: dict[int, str] = {}
+        self._uniform: set[int] = set()
+        self._shape = shape
         for number, operand in enumerate(epilogue.operands, start=1):
             if isinstance(operand, View):
-                self._names[number] = f"e{number - 1}"
-                self.strides[f"e{number - 1}"] = operand.strides
+                self._bind(number, f"e{number - 1}", operand.strides)
             elif number not in self._single:
                 name = self._names[number] = f"w{first_constant + len(self.constants)}"
                 self.strides[name] = self._constant(operand, shape)
                 self._padded.add(name)
+        self._hoisted: dict[tuple[str, str], str] = {}
         self.parameters = Parameters(first_constant + len(self.constants))
         self._used = {"i": 0, "f": 0}
         self.result_stride = 1
 
+    def declarations(self) -> list[str]:
+        """Statements that define what does not change within the kernel; at the top of the body, written last."""
+        lines = self.parameters.declarations()
+        return lines + [f"const {c} {name} = {text};" for (c, text), name in self._hoisted.items()]
+
+    def _hoist(self, c: str, text: str) -> str:
+        """A variable that is computed once."""
+        return self._hoisted.setdefault((c, text), f"h{len(self._hoisted)}")
+
+    def _bind(self, number: int, name: str, strides: Shape) -> None:
+        self._names[number] = name
+        if all(s == 0 or n == 1 for s, n in zip(strides, self._shape, strict=True)):
+            self._uniform.add(number)
+        else:
+            self.strides[name] = strides
+
     def bind_anchor(self, name: str, strides: Shape) -> None:
         """Let value 0 be what lies at a pointer."""
-        self._names[0] = name
-        self.strides[name] = strides
+        self._bind(0, name, strides)
 
     def anchor(self) -> Value:
         """Value 0, loaded."""
@@ -140,8 +162,11 @@ class ByteEpilogue:
     def _load(self, number: int) -> Value:
         """An operand that is not a single constant."""
         name, dtype = self._names[number], self.types[number]
-        pointer, stride = self._address(name), self.strides[name][self.axis]
         integers = dtype != ir.DataType.FLOAT
+        if number in self._uniform:
+            text = f"{'SPLATI@' if integers else 'SPLAT@'}(*{name})"
+            return Value(self._hoist("vi@" if integers else "vf@", text), "i" if integers else "f", dtype)
+        pointer, stride = self._address(name), self.strides[name][self.axis]
         if stride == 0:
             text = f"{'SPLATI@' if integers else 'SPLAT@'}(*({pointer}))"
         else:
@@ -176,6 +201,8 @@ class ByteEpilogue:
         value = self.clamped(values[number])
         if value.form == "f":
             return value.text
+        if number in self._uniform:
+            return self._hoist("vf@", f"FLOAT@({value.text})")
         return self._name("vf", f"FLOAT@({value.text})")
 
     def _number(self, step: Step, place: int, default: float | None = None) -> Any:
@@ -272,16 +299,42 @@ class ByteEpilogue:
     def _quantized(self, step: Step, values: Mapping[int, Value]) -> Value:
         """NaN becomes 0, whatever the zero point."""
         x, scale, zero = (*step.inputs, None)[:3]
-        ratio = self._name("vf", f"{self._float(x, values)} / {self._float(scale, values)}")
+        assert x is not None and scale is not None
+        real = self._float(x, values)
+        quick = self._quotient(real, scale, step.dtype, values)
+        ratio = self._name("vf", f"{real} / {self._float(scale, values)}") if quick is None else quick
         if zero is None or zero in self._single:
-            offset = int(self._number(step, 2, 0))
-            found = self.rounded(ratio, offset, step.dtype)
+            offset = self.parameter("i", int(self._number(step, 2, 0)) - _MAGIC)
+        elif zero in self._uniform:
+            offset = self._hoist("vi@", f"{values[zero].text} + ({-_MAGIC})")
         else:
-            whole = self.clamped(values[zero]).text
-            whole = f"{self.parameter('i', -_MAGIC)} + {whole}"
-            found = Value(self._name("vi", f"ROUND@({ratio}) + {whole}"), "i", step.dtype, limits(step.dtype))
-        whole = self.clamped(found).text
-        return Value(self._name("vi", f"{whole} & NUMBER@({ratio})"), "i", step.dtype)
+            offset = f"{self.parameter('i', -_MAGIC)} + {self.clamped(values[zero]).text}"
+        text = f"ROUND@({ratio}) + {offset}"
+        # The least number, which becomes 0 among unsigned bytes, stands for NaN where quotients are bounded.
+        if quick is None or step.dtype == ir.DataType.INT8:
+            text = f"NUMBERS@({text}, {real if quick is not None else ratio})"
+        return Value(self._name("vi", text), "i", step.dtype, limits(step.dtype))
+
+    def _quotient(self, real: str, scale: int, dtype: ir.DataType, values: Mapping[int, Value]) -> str | None:
+        """A quotient by one number without a division, between bounds that rounding to bytes does not reach, and the
+        least one for NaN; None where it is not exact, or no faster.
+        """
+        if not (self.isa.x86 and self.isa.vectors):
+            return None
+        if scale in self._single:
+            number = np.float32(self._single[scale])
+            if not _LEAST_SCALE < abs(number) < 1 / _LEAST_SCALE:
+                return None
+            divisor, inverse = self.parameter("f", number), self.parameter("f", np.float32(1) / number)
+            most = self.parameter("f", abs(number) * np.float32(_MOST))
+            least = self.parameter("f", -abs(number) * np.float32(_MOST))
+            return self._name("vf", f"quotient@(below@(above@({real}, {least}), {most}), {divisor}, {inverse})")
+        if scale not in self._uniform or dtype != ir.DataType.UINT8:
+            return None
+        divisor, first = self._float(scale, values), f"fabsf(*{self._names[scale]})"
+        inverse, most = self._hoist("vf@", f"1.0f / {divisor}"), self._hoist("vf@", f"abs@({divisor}) * {_MOST}.0f")
+        is_exact = self._hoist("int", f"{first} > {_LEAST_SCALE!r}f && {first} < {1 / _LEAST_SCALE!r}f")
+        return self._name("vf", f"any_quotient@({real}, {divisor}, {inverse}, {most}, {is_exact})")
 
     def _store_packed(self, group: Sequence[Vector], values: Sequence[Value]) -> None:
         """Narrow four vectors at a time, which saturates, and store what is contiguous in one piece."""
@@ -297,7 +350,7 @@ class ByteEpilogue:
         while at < len(group):
             run = next(n for n in (4, 2, 1) if at % n == 0 and self._is_contiguous(group[at : at + n], n))
             pointer = f"y0p + {group[at].offset}" if group[at].offset else "y0p"
-            if group[at].count < lanes:
+            if group[at].count != lanes:
                 self._lines.append(f"STORE_PART@({pointer}, p, {at}, {group[at].count});")
             else:
                 self._lines.append(f"STORE{run}@({pointer}, p, {at // run});")
@@ -323,7 +376,7 @@ class ByteEpilogue:
             text, name, plain = self.clamped(value).text, "store_bytes", "store_bytes@"
         if stride != 1:
             self._lines.append(f"{name}_strided@({pointer}, {text}, {stride}, {n});")
-        elif n < self.isa.lanes():
+        elif n != self.isa.lanes():
             self._lines.append(f"{name}_part@({pointer}, {text}, {n});")
         else:
             self._lines.append(f"{plain}({pointer}, {text});")

@@ -8,10 +8,9 @@ with zeros, so that bytes read after the end of a run do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
@@ -21,6 +20,7 @@ from eqsat.codegen.kernels.bytes.weights import PANEL
 from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, Tiles, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.schema.size_questions import is_free, typical
 
 _WEIGHTS_IN_CACHE = 400 * 1024
 """Bytes of weights that may be read again for each row of pixels."""
@@ -75,7 +75,7 @@ class Problem:
     @property
     def panel_bytes(self) -> int:
         """Of a panel's weights."""
-        return int(np.prod([n for n, _ in self.taps], dtype=np.int64)) * self.tap_bytes
+        return math.prod(n for n, _ in self.taps) * self.tap_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,13 @@ class _Writer:
         rows, columns = self.pixels.rows, self.pixels.columns
         sums = problem.window_zeros is not None
         spare = 2 if sums else int(problem.signed)
+        # Of free sizes, the best one at typical sizes.
         self.tile = choose(
-            rows.extent,
-            columns.extent,
-            rows.stride(problem.input),
-            columns.stride(problem.input),
-            problem.channels,
+            max(typical(rows.extent), 1),
+            max(typical(columns.extent), 1),
+            typical(rows.stride(problem.input)),
+            typical(columns.stride(problem.input)),
+            max(typical(problem.channels), 1),
             isa,
             spare,
         )
@@ -151,49 +152,61 @@ class _Writer:
             outer=outer,
             packing=packing,
             nests=nests,
-            taps=[Loop(f"t{i}", n, strides={"x": s}) for i, (n, s) in enumerate(problem.taps) if n > 1],
+            taps=[Loop(f"t{i}", n, strides={"x": s}) for i, (n, s) in enumerate(problem.taps) if n != 1],
             words=problem.run // 4,
             tail=problem.run % 4,
+            maybe=is_free(problem.run % 4),
         )
-        return "\n".join([*prologue, *self.epilogue.parameters.declarations(), text])
+        return "\n".join([*prologue, *self.epilogue.declarations(), text])
 
-    def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """(first panel, panels, count, channels in use) of the kinds of blocks of output channels."""
-        problem = self.problem
-        size = max(1, self.tile.vectors * self.lanes // PANEL)
-        found = []
-        for start, panels, count in split(problem.panels, size):
-            live = problem.channels - (start + panels * (count - 1)) * PANEL
-            if live < panels * PANEL:
-                if count > 1:
-                    found.append((start, panels, count - 1, panels * PANEL))
-                found.append((start + panels * (count - 1), panels, 1, live))
-            else:
-                found.append((start, panels, count, panels * PANEL))
-        return found
+    def _blocks(self) -> Iterator[tuple[int, int, int, int]]:
+        """(first channel, channels, count, channels in use) of the kinds of blocks of output channels."""
+        channels = self.problem.channels
+        size = PANEL * max(1, self.tile.vectors * self.lanes // PANEL)
+        if is_free(channels):
+            yield 0, size, channels // size, size
+            if size > PANEL:
+                yield channels // size * size, PANEL, channels % size // PANEL, PANEL
+            last = channels // PANEL * PANEL
+            # Within the last panel: whole vectors, and one of which some lanes are in use.
+            if self.lanes < PANEL:
+                yield last, self.lanes, channels % PANEL // self.lanes, self.lanes
+            rest = channels % self.lanes
+            if rest != 0:
+                yield channels // self.lanes * self.lanes, self.lanes, -(-rest // self.lanes), rest
+            return
+        for start, panels, count in split(self.problem.panels, size // PANEL):
+            first, wide = start * PANEL, panels * PANEL
+            live = channels - first - wide * (count - 1)
+            if live < wide and count > 1:
+                yield first, wide, count - 1, wide
+            whole = count if live >= wide else 1
+            yield first + wide * (count - whole), wide, whole, min(live, wide)
 
-    def _nests(self, outer: list[Loop], first: int, panels: int, count: int, live: int) -> list[Nest]:
+    def _nests(self, outer: list[Loop], first: int, wide: int, count: int, live: int) -> list[Nest]:
         problem = self.problem
-        small = problem.panels * problem.panel_bytes <= _WEIGHTS_IN_CACHE
-        move = {problem.weights: panels * problem.panel_bytes}
-        move |= dict.fromkeys(self.by_channel, panels * PANEL)
-        move |= {r: panels * PANEL * self._channel(r) for r in self.results}
-        blocks = [Loop("o", count, strides=move)] if count > 1 else []
+        small = typical(problem.panels * problem.panel_bytes) <= _WEIGHTS_IN_CACHE
+        move = {problem.weights: self._weight(wide)}
+        move |= dict.fromkeys(self.by_channel, wide)
+        move |= {r: wide * self._channel(r) for r in self.results}
+        blocks = [Loop("o", count, strides=move)] if count != 1 else []
         others = loops_over("p", self.pixels.others)
         nests = []
-        for vector, vectors, repeats in split(-(-live // self.lanes), self.tile.vectors):
+        every = 1 if is_free(live) else -(-live // self.lanes)
+        for vector, vectors, repeats in split(every, self.tile.vectors):
             for k in range(repeats):
-                at = vector + k * vectors
+                at = (vector + k * vectors) * self.lanes
+                weights = [self._weight(at + v * self.lanes) - self._weight(at) for v in range(vectors)]
                 for tiles in self.pixels.tiles(self.tile, [problem.input, *self.results]):
                     r, q = tiles.rows, tiles.columns
                     # Few weights stay in cache: the pixels go outside, so that the input is read once.
                     if not small:
                         order = [*blocks, *others, r, q]
                     else:
-                        order = [*others, r, *blocks, q] if self.pixels.rows.extent > 1 else [*others, q, *blocks]
+                        order = [*others, r, *blocks, q] if self.pixels.rows.extent != 1 else [*others, q, *blocks]
                     tiles.start[problem.input] += problem.corner
-                    loops = [loop for loop in order if loop.extent > 1]
-                    nests.append(self._nest(outer, loops, tiles, first, at, vectors, live - at * self.lanes))
+                    loops = [loop for loop in order if loop.extent != 1]
+                    nests.append(self._nest(outer, loops, tiles, first + at, weights, live - at))
         return nests
 
     def _channel(self, name: str) -> int:
@@ -207,20 +220,18 @@ class _Writer:
         outer: list[Loop],
         loops: list[Loop],
         tiles: Tiles,
-        panel: int,
-        vector: int,
-        vectors: int,
+        channel: int,
+        weights: list[int],
         live: int,
     ) -> Nest:
         problem, lanes = self.problem, self.lanes
-        channel = panel * PANEL + vector * lanes
         pointers = []
         for name in [problem.input, problem.weights, *self.by_channel, *self.results]:
             fixed = tiles.start.get(name, 0)
             if name in self.by_channel:
                 fixed += channel
             elif name == problem.weights:
-                fixed += self._weight(panel * PANEL // lanes + vector)
+                fixed += self._weight(channel)
             elif name != problem.input:
                 fixed += channel * self._channel(name)
             constant = "" if name == problem.output else "const "
@@ -238,7 +249,7 @@ class _Writer:
 
         made = []
         for m, place in enumerate(tiles.places):
-            for v in range(vectors):
+            for v in range(len(weights)):
 
                 def address(name: str, place: tuple[int, int] = place, v: int = v) -> str:
                     return at(name, place, v)
@@ -249,16 +260,14 @@ class _Writer:
                         sum_ = f"({sum_} - LDI@({address(problem.window_zeros)}) * s{m})"
                     return self.result(sum_, address, self.epilogue)
 
-                made.append(Vector(first, address, min(lanes, live - v * lanes), offset(problem.output, place, v)))
+                used = live if is_free(live) else min(lanes, live - v * lanes)
+                made.append(Vector(first, address, used, offset(problem.output, place, v)))
         stores = self.epilogue.write(made)
         pixels = [self.pixels.offset(problem.input, place) for place in tiles.places]
-        base = self._weight(panel * PANEL // lanes + vector)
-        weights = [self._weight(panel * PANEL // lanes + vector + v) - base for v in range(vectors)]
-        size = len(pixels) * vectors
-        unroll = 1 if problem.run < 8 else 4 if size < 8 else 2
+        size = len(pixels) * len(weights)
+        unroll = 1 if typical(problem.run) < 8 else 4 if size < 8 else 2
         return Nest(loops, pointers, pixels, weights, lanes, stores, unroll)
 
-    def _weight(self, vector: int) -> int:
-        """Bytes from the first weight to those of a vector of channels."""
-        panel, rest = divmod(vector * self.lanes, PANEL)
-        return panel * self.problem.panel_bytes + rest * 4
+    def _weight(self, channel: int) -> int:
+        """Bytes from the first weight to those of a vector that begins with a channel."""
+        return channel // PANEL * self.problem.panel_bytes + channel % PANEL * 4

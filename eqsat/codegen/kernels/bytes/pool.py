@@ -213,7 +213,7 @@ def _generate_mean(task: Task, isa: Isa) -> Kernel:
         # After the parameters of the epilogue.
         real = [epilogue.parameters.single(zero), epilogue.parameters.single(scale)]
         text = text.replace("$zero", real[0]).replace("$scale", real[1])
-    text = "\n".join([*epilogue.parameters.declarations(), text])
+    text = "\n".join([*epilogue.declarations(), text])
     return kernel(text, constants, epilogue, isa)
 
 

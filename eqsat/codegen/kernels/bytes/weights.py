@@ -35,6 +35,12 @@ class Folded:
     sums: np.ndarray
     zeros: np.ndarray | None
 
+    def joined(self) -> Folded:
+        """All channels as those of one group."""
+        zeros = None if self.zeros is None else self.zeros.reshape(1, -1)
+        weights = self.weights.reshape(1, -1, *self.weights.shape[2:])
+        return Folded(weights, self.bias.reshape(1, -1), self.sums.reshape(1, -1), zeros)
+
     def start(self, zero: int) -> np.ndarray:
         """The int32 start values of sums, for a zero point of the (unsigned) input; call :meth:`fits` first."""
         return (self.bias - zero * self.sums).astype(np.int32)

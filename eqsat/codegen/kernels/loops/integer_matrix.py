@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes, program
+from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
@@ -21,14 +20,8 @@ from eqsat.codegen.kernels.loops.products import (
     product,
     stacked,
 )
-from eqsat.codegen.program import Node, Operand
-from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.schema.dtypes import BYTES
-from eqsat.schema.size_questions import any_free
-from eqsat.schema.types import OpKey
-
-_FLOAT = ir.DataType.FLOAT
 
 
 @loops("integer matrix loops", "MatMulInteger", accepts=lambda task: are(task, BYTES))
@@ -122,35 +115,6 @@ def qgemm(task: Task) -> Kernel:
         return saturated(value, y.value_dtype)
 
     return product(template, p, "uint32_t", y.c, finish, (template.x[2], template.x[5]))
-
-
-@spelled("DynamicQuantizeLinear")
-def _by_its_range(node: Node) -> list[Node] | None:
-    """The least and the greatest element, scale and zero point from them, and a quantization by these."""
-    (x,) = node.inputs
-    if not isinstance(x, program.Tensor) or x.dtype != _FLOAT or any_free(x.shape) or 0 in x.shape:
-        return None
-    made: list[Node] = []
-
-    def add(operator: str, *inputs: Operand, dtype: ir.DataType = _FLOAT, out: program.Tensor | None = None) -> Operand:
-        result = out or program.Tensor(f"{node.name}_{len(made)}", dtype, ())
-        every = {"keepdims": 0, "noop_with_empty_axes": 0} if operator.startswith("Reduce") else {}
-        found = Node(node.name, OpKey("", operator), every, list(inputs), [result], dtype)
-        made.append(found if every else as_chain(found) or found)
-        return result
-
-    nothing, one = np.zeros((), np.float32), np.ones((), np.float32)
-    y, scale, zero = (*node.outputs, None, None)[:3]
-    low = add("Min", add("ReduceMin", x), nothing)
-    high = add("Max", add("ReduceMax", x), nothing)
-    step = add("Div", add("Sub", high, low), np.full((), 255, np.float32))
-    flat = add("Equal", high, low, dtype=ir.DataType.BOOL)
-    step = add("Where", flat, one, step, out=scale)
-    at = add("Div", add("Neg", low), step)
-    origin = add("QuantizeLinear", at, one, np.zeros((), np.uint8), dtype=ir.DataType.UINT8, out=zero)
-    if y is not None:
-        add("QuantizeLinear", x, step, origin, dtype=ir.DataType.UINT8, out=y)
-    return made
 
 
 @loops("dynamic quantization", "DynamicQuantizeLinear", accepts=lambda task: are(task, FLOATS, 0), epilogue=False)

@@ -129,6 +129,10 @@ class Case:
         if name.startswith("e"):
             return place(shape, dtype, Want(wants.output(0).order, strict=True), rng)
         want = wants.input(int(name[1:]))
+        if want.pad_input is not None:
+            pad = self.inputs[want.pad_input]
+            assert pad is not None
+            want = replace(want, pad=int(pad.reshape(())))
         if want.follows is not None and rng is not None:
             want = replace(want, order=None)
         return place(shape, dtype, want, rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,23 @@ def test_integer_sums():
     run(cases, rng=rng)
 
 
+def test_zero_points_that_are_computed():
+    """The padding holds the zero point, and the bias is computed from it; also of grouped convolutions."""
+    rng = np.random.default_rng(14)
+    cases = []
+    for (x_type, w_type), name in itertools.product(TYPES, ("window_odd", "groups", "first_layer", "one_axis")):
+        shape, outputs, kernel, more = SHAPES[name]
+        attrs = attributes(len(kernel), kernel, **more)
+        w = draw(rng, (outputs, shape[1] // attrs["group"], *kernel), w_type)
+        zero, w_zero = draw(rng, (), x_type), draw(rng, outputs, w_type)
+        inputs = [draw(rng, shape, x_type), w, zero, w_zero]
+        cases.append(Case(INTEGER, attrs, inputs, frozenset({1, 3}), GEMM))
+        steps = [step("Cast", 0, dtype=np.float32, to=1), step("Mul", 2, 1, dtype=np.float32)]
+        scale = [np.full((1,) * len(shape), 0.013, np.float32)]
+        cases.append(Case(INTEGER, attrs, [*inputs[:3], None], frozenset({1}), GEMM, steps, scale))
+    run(cases, rng=rng)
+
+
 def test_channels_last():
     rng = np.random.default_rng(5)
     names = ("window_odd", "groups", "first_layer", "pointwise_strided")
@@ -294,8 +312,10 @@ def test_depthwise(types):
     x, w = draw(rng, (1, 21, 6, 7), x_type), draw(rng, (21, 1, 3, 3), w_type)
     attrs = attributes(2, (3, 3), pads=(1, 1, 1, 1), group=21)
     zeros = [np.array(5, x_type), np.array(zero, w_type)]
-    cases.append(Case(INTEGER, attrs, [x, w, *zeros], frozenset({1, 2, 3}), DEPTHWISE))
-    # Weights that only fit without their zero point into 9 bits are left to the general kernel.
-    shape, kernel, more = DEPTHWISE_SHAPES["three"]
-    cases.append(conv_case(rng, shape, 32, kernel, x_type=x_type, w_type=w_type, w_zero=90, group=32, **more))
+    cases += [Case(INTEGER, attrs, [x, w, *zeros], frozenset(c), DEPTHWISE) for c in ({1, 2, 3}, {1, 3})]
+    # Weights that only fit without their zero point into 9 bits: one for all, and one for each channel.
+    for shape, kernel, more in DEPTHWISE_SHAPES.values():
+        given = dict(x_type=x_type, w_type=w_type, group=shape[1], family=DEPTHWISE, **more)
+        for w_zero in (90, draw(rng, shape[1], w_type)):
+            cases.append(conv_case(rng, shape, shape[1], kernel, w_zero=w_zero, **given))
     run(cases, rng=rng)
