@@ -315,7 +315,7 @@ def test_depthwise(types):
     cases += [Case(INTEGER, attrs, [x, w, *zeros], frozenset(c), DEPTHWISE) for c in ({1, 2, 3}, {1, 3})]
     # Weights that only fit without their zero point into 9 bits: one for all, and one for each channel.
     for shape, kernel, more in DEPTHWISE_SHAPES.values():
-        given = dict(x_type=x_type, w_type=w_type, group=shape[1], family=DEPTHWISE, **more)
+        given: dict[str, Any] = dict(x_type=x_type, w_type=w_type, group=shape[1], family=DEPTHWISE, **more)
         for w_zero in (90, draw(rng, shape[1], w_type)):
             cases.append(conv_case(rng, shape, shape[1], kernel, w_zero=w_zero, **given))
     run(cases, rng=rng)
