@@ -23,7 +23,7 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Takes words behind the language of a fence away: they are for the tests, and not understood here."""
+    """Takes words after the language of a fence away: they are for the tests, and not understood here."""
     return re.sub(r"^(\s*```\w+)[ \t].*$", r"\1", markdown, flags=re.MULTILINE)
 
 

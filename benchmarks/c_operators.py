@@ -13,7 +13,7 @@ writes the settings as models, and ``--kept`` reads them again. Columns:
 - ``predicted``: microseconds by the host's file, relative to ``C``.
 - ``share``: the greatest part of a model that all such kernels take by prediction, and that model.
 - ``difference``: of the results, relative to the greatest magnitude.
-- ``family``: of the kernels, the dearest first.
+- ``family``: of the kernels, the most expensive first.
 """
 
 from __future__ import annotations

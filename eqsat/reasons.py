@@ -199,7 +199,7 @@ def explain_placement(
     Args:
         source: As for :func:`eqsat.optimize`, and so are the arguments that are not named here.
         targets: Of these, the first accelerator is the one in question.
-        nodes: Nodes of the model, by their names or those of results. By default the dearest operators of the host.
+        nodes: Nodes of the model, by their names or those of results. By default the most expensive ones on the host.
         places: How many of these.
         time_limit: Of the search, and of all further extractions together.
 

@@ -23,7 +23,7 @@ from eqsat.cli.search_options import question_options
     default=3,
     show_default=True,
     metavar="N",
-    help="Without NODE, how many of the dearest operators of the host.",
+    help="Without NODE, how many of the most expensive operators of the host.",
 )
 @question_options
 def why(

@@ -202,6 +202,7 @@ class Binding:
                     f"the shape {list(x.dims)} is required, because the code was generated for it",
                     place=f"input {x.name!r}",
                     actual=str(list(array.shape)),
+                    hint="a symbolic dimension with a range, as in dims={'N': (1, 8)}, lets it take other sizes",
                 )
         return given, shapes
 

@@ -197,7 +197,11 @@ class CompiledModel:
     def _open(self) -> CModel:
         program = self._program
         if program is None:
-            raise ExecutionError("a model that is not closed is required", place=f"model {self._name!r}")
+            raise ExecutionError(
+                "a model that is not closed is required",
+                place=f"model {self._name!r}",
+                hint="call it before `close()` or inside of `with`, or compile it again, which the cache makes cheap",
+            )
         return program
 
     def _named(self, out: Any) -> dict[str, np.ndarray]:

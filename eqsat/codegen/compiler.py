@@ -113,6 +113,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
                     place=" ".join(command),
                     actual=f"exit code {done.returncode}",
                     excerpt="\n".join(done.stderr.splitlines()[:12]),
+                    hint="`eqsat doctor` tries the compiler; the environment variable CC names another one",
                 )
             library = cache.keep(built, folder, known, suffix)
         cache.prune(folder, most)

@@ -3,7 +3,7 @@
 Which axes a reduction, a slice or a pad is about changes only bounds of loops and positions. A kernel therefore clamps
 and checks what data says and writes numbers for each axis of the operand; the sizes among them are read as those that
 data decides (:mod:`eqsat.codegen.found_sizes`). An operator along one axis sees its operand as what is before the axis,
-the axis, and what is behind it.
+the axis, and what comes after it.
 """
 
 from __future__ import annotations

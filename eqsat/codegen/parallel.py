@@ -5,7 +5,7 @@ many loops as are the whole content of one another, are independent of each othe
 kernel: they write different elements, read nothing that another one writes, and use scratch memory as their own.
 Everything else in the text is executed by each thread that takes part, with scratch memory of its own.
 
-The blocks of a kernel are the iterations of its marked nests, one nest behind the other. Which thread computes a block
+The blocks of a kernel are the iterations of its marked nests, one nest after the other. Which thread computes a block
 has no influence on what it computes, so results do not depend on the number of threads.
 """
 
@@ -175,7 +175,7 @@ def _range(nest: list[_Loop], before: str) -> tuple[list[str], str]:
 
 
 def _follow(line: str, inside: list[bool]) -> None:
-    """The blocks that are open behind a line."""
+    """The blocks that are open after a line."""
     text = _TEXT.sub("", line)
     before = ""
     for character in text:

@@ -46,7 +46,7 @@ class Share:
 
     @property
     def arguments(self) -> list[str]:
-        """Of a call, behind the pool."""
+        """Of a call, after the pool."""
         return [str(self.least), *([str(self.stride)] if self.stride else [])]
 
     @property
@@ -90,7 +90,7 @@ class Sharing:
 
 
 def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Share) -> str:
-    """The functions by which threads share a kernel, behind that of the kernel.
+    """The functions by which threads share a kernel, after that of the kernel.
 
     Args:
         prefix: Of the program.

@@ -145,7 +145,7 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
 
 
 def _sort(query: Query) -> None:
-    """Puts operators behind their operands: a name may be read before the node that it names."""
+    """Puts operators after their operands: a name may be read before the node that it names."""
     position = {site.value: i for i, site in enumerate(query.sites)}
     placed: dict[int, Site] = {}
 

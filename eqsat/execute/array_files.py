@@ -91,6 +91,7 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
                 "output names that stay different in a file are required",
                 place=f"output {name!r}",
                 actual=f"also {others[0]!r}",
+                hint="rename an output of the model; `eqsat.run` returns both",
             )
     # Not np.savez: an output called "file" would be one of its arguments.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
@@ -127,5 +128,10 @@ def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _text(name: str, array: np.ndarray) -> np.ndarray:
     text = array.astype(str)
     if not np.array_equal(text.astype(object), array):
-        raise ExecutionError("strings in a file must not end in NUL", place=f"output {name!r}", actual="one that does")
+        raise ExecutionError(
+            "strings in a file must not end in NUL, which numpy's files do not keep",
+            place=f"output {name!r}",
+            actual="one that does",
+            hint="`eqsat.run` returns them as they are",
+        )
     return text

@@ -221,7 +221,7 @@ class Why:
     def _outcome(
         self, clause: CompiledClause, classes: Classes, answer: Answer, number: int, left_out: str
     ) -> tuple[str, str]:
-        """The outcome of a match that meets all requirements, and what is to be said of it."""
+        """The outcome of a match that meets all requirements, and what to say of it."""
         roots = [classes[v] for v in clause.query.roots]
         if clause.layout is None:
             made = [self.nodes.composite(clause, classes, answer, k) for k in range(len(roots))]

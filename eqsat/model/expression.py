@@ -107,7 +107,11 @@ class Tensor:
         return f"<eqsat {what}{name} {self.type or '?'}>"
 
     def __bool__(self) -> bool:
-        raise ModelError("a tensor of a graph has no truth value: it has no contents yet", place=repr(self))
+        raise ModelError(
+            "a tensor of a graph has no truth value: it has no contents yet",
+            place=repr(self),
+            hint="`op.Where(condition, a, b)` chooses between elements of tensors",
+        )
 
     def __iter__(self) -> Any:
         raise ModelError("a tensor cannot be iterated over", place=repr(self), hint="take parts of it with op.Split")

@@ -235,6 +235,7 @@ class CalibrationData:
                     "finite numbers are required",
                     place=f"{place}, input {name!r}",
                     actual=f"{np.count_nonzero(~np.isfinite(array))} NaN or infinite elements",
+                    hint="leave this sample out",
                 )
         return checked
 
@@ -264,5 +265,8 @@ class _File:
             return read_arrays(self.path)
         except ValueError as error:
             raise QuantizationError(
-                "a .npz or .npy file of plain arrays is required", place=place, actual=str(error)
+                "a .npz or .npy file of plain arrays is required",
+                place=place,
+                actual=str(error),
+                hint="write it with numpy.save or numpy.savez, from arrays of numbers",
             ) from error

@@ -39,7 +39,7 @@ class CostPart:
 
 
 def breakdown(summary: Summary) -> list[CostPart]:
-    """The parts of the cost, the dearest first; together they are the cost of the result."""
+    """The parts of the cost, the greatest first; together they are the cost of the result."""
     kernels = [row for row in summary.kernels if not row.body]
     regions = [row for row in summary.regions if not row.body]
     parts = [*_kernels(kernels), *_launches(kernels), *_regions(regions)]

@@ -13,7 +13,7 @@ from eqsat.report.memory import MemoryMap
 from eqsat.report.summary import KernelRow, Summary
 
 MOST_DOTS = 600
-"""Kernels that the roofline shows, the dearest ones: more take a browser longer than they tell a reader."""
+"""Kernels that the roofline shows, the most expensive ones: more take a browser longer than they tell a reader."""
 MOST_BOXES = 1500
 """Tensors that a map of memory shows, the ones with the largest boxes."""
 

@@ -82,7 +82,7 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
 
 
 def cost_parts(summary: Summary) -> Table:
-    """What the cost of the result is made of, the dearest first."""
+    """What the cost of the result is made of, the greatest part first."""
     timed = summary.measured is not None
     table = FittingTable(
         "cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by"

@@ -184,7 +184,7 @@ def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> 
         else ""
     )
     if name in FACTS:
-        hint = f"a fact of a tensor stands behind a dot: `x.{name}`"
+        hint = f"write a fact of a tensor after a dot: `x.{name}`"
     usual = operator_hint(name)
     if usual == f"did you mean `{name[:1].upper()}{name[1:]}`?":
         hint = usual  # An operator but for the first letter is meant rather than a function of a similar name.

@@ -1,7 +1,7 @@
 """Whether a term stands for a tensor that operators compute, or for a value that is known when rules run.
 
 ``b - mean`` are operators as soon as one of its names is a tensor; ``e * 2`` over a bound attribute, lists, and
-everything behind a member access (``w.rank - 2``) are expressions.
+everything after a member access (``w.rank - 2``) are expressions.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Root(Node):
 
 
 class Side(Node):
-    """One side of a rule, the right one behind its ``arrow``; or the pattern of a composite."""
+    """One side of a rule, the right one after its ``arrow``; or the pattern of a composite."""
 
     arrow: str
     roots: tuple[Root, ...]

@@ -38,7 +38,7 @@ def format_file(text: str, name: str = "<text>") -> str:
 
 @dataclass
 class _Line:
-    """A clause with the comments above it and behind its last line; ``early`` ones come from the clause before."""
+    """A clause with the comments above it and after its last line; ``early`` ones come from the clause before."""
 
     clause: Clause
     above: list[Comment] = field(default_factory=list)
@@ -84,7 +84,7 @@ def _place_comments(clauses: list[Clause], comments: list[Comment]) -> tuple[lis
 def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after: _Line | None) -> None:
     """Places comments on the lines of a clause.
 
-    Those of a header are documentation and stay in their order, beside and below it. Of another clause the one behind
+    Those of a header are documentation and stay in their order, beside and below it. Of another clause the one after
     its end stays there; the others move above it, or below it where they would become documentation above.
     """
     if row.clause.header:

@@ -3,7 +3,7 @@
 Reading the shipped ones takes longer than optimizing a small model.
 
 An entry belongs to the texts and paths of the files, the version of eqsat and the sources that the reading depends on;
-any change makes another entry. An entry is text (``stored.py``) behind its own hash, written to a file of its own and
+any change makes another entry. An entry is text (``stored.py``) after its own hash, written to a file of its own and
 moved to its place, so that processes may share the folder. A damaged entry, or one that another user could have
 written, counts as missing: rules decide what a model computes.
 """

@@ -66,7 +66,7 @@ class Source:
 
     @cached_property
     def _texts(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Comments by line: those with a line of their own, and those behind something."""
+        """Comments by line: those with a line of their own, and those after something."""
         alone = {c.line: c.text for c in self.comments if c.alone}
         behind = {c.line: c.text for c in self.comments if not c.alone}
         return alone, behind

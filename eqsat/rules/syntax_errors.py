@@ -33,7 +33,7 @@ _CLAUSES = ("cost", "where", "call", "by", "annotate", "supports", "because")
 _KERNELS = "coarse kernels are declared by `composite NAME : CLASS`, what computes them in C by `by FAMILY`"
 _ITEMS = "rule|target|host|composite"
 _WORDS_OF_ITEMS = ("composite", "family", "link", "peak", "prepare", "rules", "summary", "supports")
-"""Words that begin an item of a target and have another word behind them."""
+"""Words that begin an item of a target and have another word after them."""
 _CLOSING = {"(": "`)`", "[": "`]`"}
 _GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
 _WORDS = {
@@ -160,7 +160,7 @@ def _end_hint(before: _Before, expected: set[str]) -> str:
         return "conditions follow the word `where`; a value that depends on one is `a if condition else b`"
     if "LET" in expected:
         return "a pattern follows the header of a rule or composite"
-    return f"go on behind `{before.word}`, or remove it" if before.word else ""
+    return f"go on after `{before.word}`, or remove it" if before.word else ""
 
 
 def _wrong_sign(text: str, expected: set[str]) -> Explained | None:
@@ -214,7 +214,7 @@ def _wrong_word(text: str, before: _Before, expected: set[str]) -> Explained | N
 
 
 def _united(text: str, before: _Before, token: Token) -> Explained | None:
-    """The error of a number with a unit, where the unexpected token is the unit or stands behind it."""
+    """The error of a number with a unit, where the unexpected token is the unit or stands after it."""
     start = text.rfind("\n", 0, before.end) + 1
     stop = text.find("\n", token.start_pos or 0)
     for number in re.finditer(r"(?<![\w.])[0-9]", text[start : stop if stop >= 0 else len(text)]):
@@ -268,9 +268,9 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
     if token.type == "STRING" and expected == {"NAME"}:
         return "names are written without quotes"
     if before.word == "const" and "RPAR" in expected:
-        return f"what has to be a constant is said behind the pattern: `where const({token})`"
+        return f"say after the pattern what has to be a constant: `where const({token})`"
     if token.type in ("IF", "BECAUSE"):
-        return "conditions follow the word `where`, behind a pattern or an operator"
+        return "write conditions after the word `where`, which follows a pattern or an operator"
     if "LSB" in expected:
         return "as in `within 1 lsb`: units of the last place of the result"
     if expected <= {"COLON", "DOT"} and "COLON" in expected:
@@ -324,7 +324,7 @@ def _characters(error: UnexpectedCharacters, text: str) -> tuple[int, int, str, 
     character = text[position : position + 1]
     requirement, hint = "text of the rule language is required", ""
     if character == '"':
-        hint = 'close it with `"`; a long text is several strings, one behind the other'
+        hint = 'close it with `"`; a long text is several strings, one after the other'
         return line, column, 'a string that ends with `"` on its line is required', "none", hint
     if character.isdigit():
         united = without_unit(rest)

@@ -1,4 +1,4 @@
-"""What a number with a unit behind it is without: files of targets have plain numbers, in SI units."""
+"""What a number with a unit after it is without: files of targets have plain numbers, in SI units."""
 
 from __future__ import annotations
 

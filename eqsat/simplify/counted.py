@@ -203,7 +203,7 @@ def _is_one(value: ir.Value | None) -> bool:
 
 
 def _uncast(value: ir.Value) -> ir.Value:
-    """The number behind casts that keep it."""
+    """The number before casts that keep it."""
     value = through_identities(value)
     while (node := value.producer()) is not None and node.op_type == "Cast" and not node.domain:
         source = node.inputs[0]

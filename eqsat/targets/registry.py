@@ -69,12 +69,19 @@ def load_targets(
     hosts = [t for t in found if t.is_host]
     if len(hosts) > 1:
         names = " and ".join(f"`{t.name}`" for t in hosts)
-        raise TargetError("one host is required", place=str(hosts[1].place), actual=names)
+        raise TargetError(
+            "one host is required",
+            place=str(hosts[1].place),
+            actual=names,
+            hint="leave one of them out: programs have one host, and all other targets are accelerators",
+        )
     if not hosts:
         hosts = _load(HOST)
         if HOST in seen:
             raise TargetError(
-                f"an accelerator must not be called `{HOST}`, the name of the host", place=str(seen[HOST].place)
+                f"an accelerator must not be called `{HOST}`, the name of the host",
+                place=str(seen[HOST].place),
+                hint="declare it with `host` instead of `target` if it is one, or give it another name",
             )
     for target in (*hosts, *found):
         validate(target)

@@ -49,12 +49,12 @@ def test_the_sentences_have_the_numbers_of_the_programs(found: Found) -> None:
     costs = [program_cost(problem, choices) for choices in every]
     assert found.result.cost == pytest.approx(costs[0])
     assert f"there are {len(costs)}. Each dot is one of them" in text
-    # The dearest programs have the second product alone on the chip.
+    # The most expensive programs have the second product alone on the chip.
     second = found.search.formulation.position[snapshot.refs[found.search.model.graph.node(3).outputs[0]]]
     assert [c for c, choice in every[-1].items() if choice.target == 1] == [second]
     node = next(choice.node for c, choice in every[-1].items() if c == second)
     host, chip = (units.seconds(cost) for cost in problem.cost[node].tolist())
     assert f"Kite computes the second product in {chip} and the host in {host}." in text
-    assert f"would make the dearest program of all: {units.seconds(costs[-1])}." in text
+    assert f"would make the most expensive program of all: {units.seconds(costs[-1])}." in text
     gap = (found.result.baseline_cost - found.result.bound) / found.result.baseline_cost
     assert f"the gap would be {gap:.1%}".replace("%", " %") in text

@@ -329,7 +329,7 @@ def _cut(position: Position, size: Position | None, rounds: Position) -> _Cut | 
 
 
 def _contains(size: Position | None, stop: int) -> bool:
-    """Whether a sequence certainly has so many rows; a loop that reads behind its end fails."""
+    """Whether a sequence certainly has so many rows; a loop that reads past its end fails."""
     return size is not None and not size.size and stop <= size.offset
 
 

@@ -258,7 +258,7 @@ class Round:
 
     @staticmethod
     def _keeps_lanes(node: ir.Node, axes: Known | None) -> None:
-        """Raises Unknown if an axis behind the lanes is added, or the lanes are removed."""
+        """Raises Unknown if an axis after the lanes is added, or the lanes are removed."""
         source = node.inputs[0]
         rank = None if source is None or source.shape is None else len(source.shape)
         if rank is None or not isinstance(axes, np.ndarray):

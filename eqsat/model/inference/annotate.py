@@ -294,6 +294,9 @@ def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarr
 # ---- outputs -------------------------------------------------------------------------------------
 
 
+_REDECLARE = "declare the output as it is computed, or without a shape; the operators before it decide both"
+
+
 def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], place: str, may_change: bool) -> None:
     for value in graph.outputs:
         said, found = declared.get(value), tensor_type(value)
@@ -302,11 +305,15 @@ def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], pla
         name = f"output {value.name!r}"
         where = f"{place}: {name}" if place else name
         if said.dtype != found.dtype:
-            raise ModelError(f"an output of the declared type {said} is required", place=where, actual=str(found))
+            raise ModelError(
+                f"an output of the declared type {said} is required", place=where, actual=str(found), hint=_REDECLARE
+            )
         if said.shape is None or found.shape is None or may_change:
             continue
         if not said.is_static and not found.is_static:
             continue  # What is declared of open sizes is a note of the exporter's; ONNX Runtime takes it for a hint.
         same = len(said.shape) == len(found.shape) and all(map(same_dim, said.shape, found.shape))
         if not same:
-            raise ModelError(f"an output of the declared shape {said} is required", place=where, actual=str(found))
+            raise ModelError(
+                f"an output of the declared shape {said} is required", place=where, actual=str(found), hint=_REDECLARE
+            )

@@ -198,7 +198,7 @@ def _of_known_parts(rule: _Rule) -> _Rule:
 def _keep_windows_sound() -> None:
     """Wraps the package's rules of pools.
 
-    They count a last window that begins in the padding behind the input, and know no size of ``SAME_UPPER``.
+    They count a last window that begins in the padding after the input, and know no size of ``SAME_UPPER``.
     """
     for name in ("AveragePool", "LpPool", "MaxPool"):
         _wrap(OpKey("", name), _of_windows_inside)

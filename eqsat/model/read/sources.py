@@ -114,7 +114,7 @@ def is_text(source: str) -> bool:
 def _from_path(path: Path) -> Source:
     place = str(path)
     if path.is_dir():
-        raise ModelError("a model file is required", place=place, actual="a directory")
+        raise ModelError("a model file is required", place=place, actual="a directory", hint=_models_in(path))
     try:
         data = _content(path)
     except FileNotFoundError as error:
@@ -153,6 +153,15 @@ def _content(path: Path) -> bytes:
     raise ModelError("a model file is required", place=str(path), actual="a device or the like")
 
 
+def _models_in(folder: Path) -> str:
+    """A hint that names the models of a directory."""
+    try:
+        found = sorted(p.name for p in folder.iterdir() if p.suffix == ".onnx")
+    except OSError:
+        return ""
+    return f"it contains {', '.join(found[:3])}{', ...' if found[3:] else ''}" if found else ""
+
+
 def _similar(path: Path) -> str:
     from eqsat.schema.opset import did_you_mean
 
@@ -172,7 +181,12 @@ def _decode(data: bytes, place: str) -> str:
 
 def _parse(data: bytes, place: str) -> onnx.ModelProto:
     if not data:
-        raise ModelError("an ONNX model is required", place=place, actual="an empty file")
+        raise ModelError(
+            "an ONNX model is required",
+            place=place,
+            actual="an empty file",
+            hint="export or download the model again; the last time was interrupted",
+        )
     try:
         proto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
@@ -184,7 +198,12 @@ def _parse(data: bytes, place: str) -> onnx.ModelProto:
             hint=known,
         ) from error
     if not proto.HasField("graph"):
-        raise ModelError("an ONNX model with a graph is required", place=place, actual=f"{len(data)} bytes without one")
+        raise ModelError(
+            "an ONNX model with a graph is required",
+            place=place,
+            actual=f"{len(data)} bytes without one",
+            hint="files of tensors (.pb) and of external data have none: give the .onnx file",
+        )
     return proto
 
 

@@ -82,7 +82,12 @@ def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
     base = folder or Path.cwd()
     path = (base / location).resolve()
     if Path(location).is_absolute() or not path.is_relative_to(base.resolve()):
-        raise ModelError("external data beside the model is required", place=place, actual=f"location {location!r}")
+        raise ModelError(
+            "external data beside the model is required",
+            place=place,
+            actual=f"location {location!r}",
+            hint="move the data to the directory of the model, and save the model with their new location",
+        )
     hint = "" if folder is not None else "load the model by its path, so that the directory of its data is known"
     if not path.is_file():
         raise ModelError(

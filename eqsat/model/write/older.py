@@ -172,7 +172,7 @@ def _is_expressible(node: ir.Node, name: str, types: Mapping[ir.Value, TensorTyp
 
 
 def _on_last_axis(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
-    """Before opset 13 these operators worked on a matrix: the axis and all behind it were one."""
+    """Before opset 13 these operators worked on a matrix: the axis and all after it were one."""
     known = _type(node.inputs[0], types)
     axis = _complete(node).get("axis", -1)
     if version >= 13:

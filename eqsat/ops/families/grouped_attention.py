@@ -106,7 +106,7 @@ def _of_heads(x: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _cached(old: _Optional, new: np.ndarray, before: np.ndarray, room: int) -> np.ndarray:
-    """What is past and what is new of each sample, behind each other."""
+    """What is past and what is new of each sample, one after the other."""
     batch, heads, steps, size = new.shape
     found = np.zeros((batch, heads, room, size), new.dtype)
     for b, past in enumerate(before.tolist()):
@@ -199,7 +199,7 @@ def defined(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     by_head = w.op("Concat", w.size(q, 0), w.constant([heads]), steps, room, axis=0)
     scores = w.op("Reshape", scores, by_head)
     if w.given(10) is not None:
-        # What lies behind the last token is not seen.
+        # What lies after the last token is not seen.
         at = w.op("Min", w.counted(room), w.op("Sub", w.size(10, 3), w.constant([1])))
         scores = w.op("Add", scores, w.op("Gather", _single(w, 10), at, axis=3))
     seen = w.op("Add", starts, steps)

@@ -135,7 +135,7 @@ def _unroll(
 
 
 def _reversed(x: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
-    """(time, batch, ...) with the steps of each sample in the opposite order; what is behind its last one stays."""
+    """(time, batch, ...) with the steps of each sample in the opposite order; what comes after its last one stays."""
     if lengths is None:
         return x[::-1]
     place = np.arange(x.shape[0])[:, None]

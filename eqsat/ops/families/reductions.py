@@ -191,7 +191,7 @@ def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int,
 
 
 def biased_softmax(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
-    """The softmax of a sum, over an axis and all behind it together; a bias of fewer axes or sizes is repeated."""
+    """The softmax of a sum, over an axis and all after it together; a bias of fewer axes or sizes is repeated."""
     dims = rank(types, 0)
     if dims is None:
         return None

@@ -257,7 +257,7 @@ def _by_heads(node: Node, x: Operand, heads: int, made: list[Node]) -> Operand:
 
 
 def _joined(node: Node, parts: Sequence[Operand], result: Tensor | None, made: list[Node]) -> Operand:
-    """The parts one behind the other along the positions, as a result if there is one."""
+    """The parts one after the other along the positions, as a result if there is one."""
     first = parts[0]
     if len(parts) == 1 and result is None:
         return first
