@@ -6,7 +6,7 @@ needs torch, onnx and onnxscript, not eqsat. The weights are replaced by notes f
 again, so that the graphs are small. The graphs in `benchmarks/fusion_graphs` are those of PyTorch 2.13.0.
 """
 
-# torch is no dependency of eqsat.
+# torch is not a dependency of eqsat.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with notes in the place of its weights."""
     for tensor in model.graph.initializer:
         values = numpy_helper.to_array(tensor)
-        # The tables of the rotary embedding are no weights.
+        # The tables of the rotary embedding are not weights.
         if values.dtype.kind != "f" or values.size < _LEAST_ELEMENTS or values.shape[0] == SEQUENCE:
             continue
         note = f"random {values.mean():.4g} {values.std():.4g} {values.min():.4g} {values.max():.4g}"

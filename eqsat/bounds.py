@@ -231,7 +231,7 @@ def bounded(
 
     Raises:
         LimitError: Memory or stack ran out all the same.
-        OptimizationError: The limits are no limits.
+        OptimizationError: The limits are not limits.
     """
     size = None if memory is None else to_bytes(memory)
     if seconds is not None:

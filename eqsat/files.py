@@ -1,9 +1,8 @@
 """Writes files completely or not at all, and replaces nothing but files.
 
 Files are made in a hidden folder next to their place and moved there by renaming. If that fails in between, files
-already moved go back. A device, a pipe or an open stream (``/dev/null``, ``/dev/stdout``, a FIFO) is no file that could
-be
-replaced: it gets what was made as one piece.
+already moved go back. A device, a pipe or an open stream (``/dev/null``, ``/dev/stdout``, a FIFO) is not a file that
+could be replaced: it gets what was made as one piece.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers that are no limits, seeds or tolerances: one message, in Python and on the command line."""
+"""Numbers that are not limits, seeds or tolerances: one message, in Python and on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing: whole or not at all, only files are replaced, and what is no file gets everything as one piece."""
+"""Writing: whole or not at all, only files are replaced, and what is not a file gets everything as one piece."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def install(wheel: Path, folder: Path, short: bool) -> Path:
 
 
 def use(python: Path, folder: Path) -> None:
-    """The library and the command line, from a folder that is no checkout."""
+    """The library and the command line, from a folder that is not a checkout."""
     step("using")
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()

@@ -32,7 +32,7 @@ def absorb_biases(model: ir.Model, *, into_biases: bool = True) -> None:
 
 
 def split_constant(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
-    """The operand of a binary operator that is no constant, and the one that is; None, None otherwise."""
+    """The operand of a binary operator that is not a constant, and the one that is; None, None otherwise."""
     a, b = node.inputs
     if is_constant(b) and not is_constant(a):
         return a, b

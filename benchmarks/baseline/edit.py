@@ -88,7 +88,7 @@ class Editor:
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Whether a value is an initialiser that is no input."""
+    """Whether a value is an initialiser that is not an input."""
     return value is not None and value.const_value is not None and value.is_initializer() and not value.is_graph_input()
 
 

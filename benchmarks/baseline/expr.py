@@ -83,7 +83,7 @@ class Program:
 
 
 def tensor_type(value: ir.Value) -> TensorType | None:
-    """Type of a value, None for what is no tensor or is not known."""
+    """Type of a value, None for what is not a tensor or is not known."""
     if value.dtype is None:
         return None
     shape = None

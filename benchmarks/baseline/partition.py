@@ -62,7 +62,7 @@ class Partition:
 
     @property
     def host_operators(self) -> int:
-        """Number of operators left to the host. Constants, tuples and projections are no operators."""
+        """Number of operators left to the host. Constants, tuples and projections are not operators."""
         return sum(self.host_counts().values())
 
     def host_counts(self) -> Counter[str]:

@@ -333,7 +333,7 @@ def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
         if name in found:
             raise click.BadParameter(f"{name} is given twice")
         try:
-            found[name] = json.loads(value)  # a text that is no JSON stands for itself
+            found[name] = json.loads(value)  # a text that is not JSON stands for itself
         except (ValueError, RecursionError):
             found[name] = value
     return found

@@ -51,7 +51,7 @@ class Binding:
         emitted: The program.
 
     Raises:
-        CodegenError: A size is no dimension of an input.
+        CodegenError: A size is not a dimension of an input.
     """
 
     def __init__(self, model: ir.Model, emitted: Emitted) -> None:

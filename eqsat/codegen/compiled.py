@@ -107,7 +107,7 @@ class CompiledModel:
             Arrays by output name.
 
         Raises:
-            ArgumentError: The inputs are no mapping.
+            ArgumentError: The inputs are not a mapping.
             ExecutionError: As for a call.
             LimitError: The working memory is larger than the memory limit.
         """

@@ -78,7 +78,7 @@ def resized_type(
 
 
 def _scaled(n: int, factor: float) -> int | None:
-    """A size times a scale, rounded down in float32; None where that is no expression of sizes."""
+    """A size times a scale, rounded down in float32; None where that is not an expression of sizes."""
     if not is_free(n):
         return int(np.floor(np.float32(factor) * np.float32(n)))
     exact = Fraction(factor)

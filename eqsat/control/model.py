@@ -26,14 +26,15 @@ _Shape = list[int | str | None] | None
 def body_model(site: Site, model: ir.Model) -> ir.Model:
     """The body as a loaded model.
 
-    Its inputs are those of the body, followed by the captured values that are no constants; its outputs are the body's.
+    Its inputs are those of the body, followed by the captured values that are not constants. Its outputs are those of
+    the body.
 
     Args:
         site: The body.
         model: The loaded model around it; not changed.
 
     Raises:
-        ModelError, OptimizationError: The body is no model by itself, such as one that reads sequences.
+        ModelError, OptimizationError: The body is not a model by itself, such as one that reads sequences.
     """
     shapes = [_shape(site, i) for i in range(len(site.graph.inputs))]
     carried = _carried(site)

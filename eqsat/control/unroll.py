@@ -51,7 +51,7 @@ def unroll(node: ir.Node, editor: Editor, rounds: int) -> bool:
         rounds: How many it makes.
 
     Returns:
-        Whether it is unrolled: not if a state is missing or a result is no tensor.
+        Whether it is unrolled: not if a state is missing or a result is not a tensor.
     """
     graph = node.graph
     body = node.attributes["body"].as_graph()

@@ -1,7 +1,7 @@
 """Equal programs of a piece of the model that no pattern describes: they become e-nodes beside those of the model.
 
-A rule matches operators. What a loop computes over all of its rounds is no pattern of operators, so that Python finds
-it. The e-graph then contains both programs of the piece, rules see both, and extraction chooses by cost.
+A rule matches operators. What a loop computes over all of its rounds is not a pattern of operators, so Python finds it.
+The e-graph then contains both programs of the piece, rules see both, and extraction chooses by cost.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Element:
 
 
 def element_of(array: np.ndarray, dtype: ir.DataType) -> Element | None:
-    """What all elements of an array equal, None if they differ or are no numbers."""
+    """What all elements of an array equal, None if they differ or are not numbers."""
     if not array.size or array.dtype == object:
         return None
     flat = array.reshape(-1)

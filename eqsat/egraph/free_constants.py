@@ -36,7 +36,7 @@ class Gathering:
     Attributes:
         fact: Name of the function in egglog and of the column of a signature.
         op: The operator.
-        neutral: The constant that has no effect and therefore is no reason to move anything.
+        neutral: The constant that has no effect and therefore is not a reason to move anything.
         readers: Operators that pass on an operand's constant as a constant of their result.
         affine: Those that do so if their other operand is constant, after a rule for affine maps.
         carriers: Those of them whose result then has such a constant inside.

@@ -3,9 +3,9 @@
 1. Tensors that have equal values on random inputs are grouped (:mod:`candidates`).
 2. Both models are cut at these groups, and all pieces go into one e-graph (:mod:`piece`). Its size is that of the
    models, and what rules add stays within a piece.
-3. Pieces that end in one class are equal if what they read is. That is no circle: a tensor counts as joined only once
-   what its piece reads has been joined, starting with inputs and constants.
-4. Pieces that no rule joins pass further cuts in the next round. What cannot be joined even so is no cut any more.
+3. Pieces that end in one class are equal if what they read is. That is not circular: a tensor counts as joined only
+   once what its piece reads has been joined, starting with inputs and constants.
+4. Pieces that no rule joins pass further cuts in the next round. What cannot be joined even so is not a cut any more.
 """
 
 from __future__ import annotations

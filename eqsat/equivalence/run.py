@@ -38,7 +38,7 @@ TRACED = 2
 SCALES: tuple[tuple[float, ...], ...] = ((1.0,), (8.0,), (), (0.1,), (30.0,))
 """Factors of the numbers that are drawn, by input; where there is none, the models' own numbers."""
 MOST_SCALE = 1e6
-"""Greater numbers in a model, such as those that hide positions, are no thresholds of inputs."""
+"""Greater numbers in a model, such as those that hide positions, are not thresholds of inputs."""
 
 Inputs = dict[str, Any]
 

@@ -147,7 +147,7 @@ def _error(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
     x, y = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
         error = np.abs(x - y)
-    # Equal infinities and NaN in both are no difference, NaN or infinity in one is.
+    # Equal infinities and NaN in both are not a difference, NaN or infinity in one is.
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error)), _largest(a)
 

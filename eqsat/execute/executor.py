@@ -154,7 +154,7 @@ class Executor:
         return checked, overridden
 
     def _unknown(self, inputs: Mapping[str, Any]) -> ExecutionError | None:
-        """The error for a name that is no input, if there is one: it tells more than the error for a missing input."""
+        """The error for a name that is not an input, if any: it tells more than the error for a missing input."""
         unknown = next((name for name in inputs if name not in self._inputs), None)
         if unknown is None:
             return None

@@ -225,7 +225,7 @@ class _OfProgram(Explanation):
         return {node.eclass: n for n, node in enumerate(self.snapshot.nodes) if node.kind in ("input", "const")}
 
     def _moves(self, node: EncodedNode) -> bool:
-        """Whether a node of the input is no constant expression."""
+        """Whether a node of the input is not a constant expression."""
         return any(k in self._moving for k in node.results)
 
     @cached_property

@@ -139,6 +139,6 @@ def rest_problem(problem: Problem, context: Context, state: State) -> tuple[Prob
 
 
 def chosen_of(problem: Problem, nodes: list[int], choices: dict[int, Choice]) -> dict[int, Choice]:
-    """Choices of a smaller problem as those of the whole; what is no e-node of it is left out."""
+    """Choices of a smaller problem as those of the whole; what is not an e-node of it is left out."""
     found = [(nodes[choice.node], choice.target) for choice in choices.values()]
     return {int(problem.node_class[n]): Choice(n, t) for n, t in found if n >= 0}

@@ -37,7 +37,7 @@ def _inside(function: ir.Function, call: ir.Node) -> list[str]:
     known = dict(enumerate(_names(call.metadata_props.get(NODES))))
     names = [known.get(place, "") for place in range(len(function))]
     last = function.outputs[0].producer() if function.outputs else None
-    while last is not None and op_key(last) in ANNOTATIONS:  # which are no work: the call's name is that of the work
+    while last is not None and op_key(last) in ANNOTATIONS:  # which are not work: the call's name is that of the work
         last = None if last.inputs[0] is None else last.inputs[0].producer()
     if last is not None:
         names[last.meta[_PLACE][0]] = names[last.meta[_PLACE][0]] or call.name or ""

@@ -55,7 +55,7 @@ def save(
         flat: Whether functions are inlined, for tools that know none; :func:`load` restores them.
 
     Raises:
-        ArgumentError: ``model`` is no onnx_ir model.
+        ArgumentError: ``model`` is not an onnx_ir model.
         ModelError: The suffix stands for no format, the directory does not exist or cannot be written to, the model is
             not consistent, an operator needs a newer opset than allowed, or the weights do not fit into one file and
             must not have another.

@@ -66,7 +66,7 @@ def _written_names(d: int | ir.SymbolicDim) -> Collection[str]:
 
 
 def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
-    """The dimension, its symbols under other names where they are no names; negative numbers mean unknown."""
+    """The dimension, its symbols under other names where they are not names; negative numbers mean unknown."""
     if isinstance(d, int):
         return d if d >= 0 else None
     text = d.value

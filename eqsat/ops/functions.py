@@ -85,7 +85,7 @@ them.
 """
 
 ANNOTATIONS = frozenset({CAST_HINT.op, STOP_FUSION.op})
-"""Identities that annotate a value. They are no work and cost nothing on any target. No
+"""Identities that annotate a value. They are not work and cost nothing on any target. No
 shipped rule looks through them, so that the values before and after one are different to every rule
 and composite; a rule may still rewrite either side."""
 

@@ -60,7 +60,7 @@ class Element(ABC):
 
 
 Attributes = Callable[[str, float], Element | None]
-"""An attribute by its name and its default; None where it is no number."""
+"""An attribute by its name and its default; None where it is not a number."""
 Definition = Callable[[Sequence[Element | None], Attributes], Element | None]
 """An element of the result for one of each operand (None where that is absent); None if attributes say too little."""
 

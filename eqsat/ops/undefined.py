@@ -57,7 +57,7 @@ def cast(attributes: Attributes, inputs: Arrays) -> None:
 
 
 def quantization(attributes: Attributes, inputs: Arrays) -> None:
-    """What is quantized or the scale is no number, or the scale is zero."""
+    """What is quantized or the scale is not a number, or the scale is zero."""
     if any(v is not None and np.isnan(v).any() for v in inputs[:2]):
         raise NotANumber("a NaN to be quantized")
     _scales(inputs[1:2])

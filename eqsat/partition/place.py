@@ -44,7 +44,7 @@ def split(rules: Sequence[Rule]) -> tuple[list[Rule], list[Rule]]:
 def places_annotations(rule: Rule) -> bool:
     """Whether the right side of a rule has more annotations than its left.
 
-    Every other rule says that two programs are equal, and the cheaper one is taken. An annotation is no work and makes
+    Every other rule says that two programs are equal, and the cheaper one is taken. An annotation is not work and makes
     no program cheaper, so that nobody would ever take it: such a rule is an instruction instead.
     """
     bound = {m.op_name for m in walk(rule.left, ast.operands, once=True) if isinstance(m, ast.Match) and _annotates(m)}

@@ -219,7 +219,7 @@ def _scattered(places: Sequence[int], inputs: Sequence[int | None], count: int) 
 
 
 def _seconds(text: str) -> float:
-    """The cost that a model states for a node. It is only reported, so a text that is no cost counts as none."""
+    """The cost that a model states for a node. It is only reported, so a text that is not a cost counts as none."""
     try:
         cost = float(text)
     except ValueError:

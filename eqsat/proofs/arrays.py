@@ -404,7 +404,7 @@ def _attention(attrs: Attrs, given: Given) -> Array:
     if scale is None:
         root = sqrt(q.shape[3])
         if root != int(root):
-            raise NotModelled("Attention: a root that is no whole number")
+            raise NotModelled("Attention: a root that is not a whole number")
         scale = 1 / root
     scores = _by(_matmul({}, [q, k.transpose(0, 1, 3, 2)]), _term(scale))
     if len(given) > 3 and given[3] is not None:

@@ -1,6 +1,6 @@
 """Normal forms of terms over the reals: polynomials with rational coefficients over atoms.
 
-An atom is a symbol, or an operator that is no arithmetic, applied to normal forms; its exponent may be negative. Two
+An atom is a symbol, or an operator that is not arithmetic, applied to normal forms; its exponent may be negative. Two
 terms with one normal form are equal wherever both are defined, and what each divides by is kept beside it: a side may
 only be undefined where the other is. For integers the same holds modulo 2^n, as long as nothing is divided. The
 operators in this file are the arithmetic of polynomials; others are taken apart to them (:mod:`eqsat.ops.over_reals`).
@@ -233,7 +233,7 @@ class Ring:
                 for _ in range(abs(int(factor))):
                     total = self.product(total, one)
                 continue
-            # A fraction with a large numerator is no power of something simpler.
+            # A fraction with a large numerator is not a power of something simpler.
             unit, power = Fraction(1, factor.denominator), factor.numerator
             if abs(power) > MOST_POWER:
                 unit, power = abs(factor), 1 if factor > 0 else -1

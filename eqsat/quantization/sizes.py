@@ -23,7 +23,7 @@ def calibrated_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], samples: I
 
     Raises:
         QuantizationError: A sample lies outside of a range.
-        ModelError: A range is given for what is no symbol of the inputs.
+        ModelError: A range is given for what is not a symbol of the inputs.
     """
     found = free_sizes(model, ranges)
     if not found:

@@ -106,7 +106,7 @@ def _definitions(kind: Kind, files: Iterable[str]) -> Iterable[MadeFrom]:
 
 
 def _file(kind: Kind, path: Path, name: str = "") -> MadeFrom:
-    # What is no regular file, as a pipe is, has been read already and cannot be read again.
+    # What is not a regular file, as a pipe is, has been read already and cannot be read again.
     if not path.is_file():
         return MadeFrom(kind, name or path.name, None, "")
     size = path.stat().st_size

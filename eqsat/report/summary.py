@@ -273,7 +273,7 @@ class Measured:
 
     Attributes:
         seconds: Of all kernels of a run.
-        others: Kernels of the compiled program that are no kernels of the result, such as conversions of layout, with
+        others: Kernels of the compiled program that are not kernels of the result, such as conversions of layout, with
             their seconds.
     """
 

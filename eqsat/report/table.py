@@ -352,5 +352,5 @@ def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
 
 
 def _raw(text: str) -> Text:
-    """Text of the model's or the user's making: brackets in it are no markup, escape sequences no commands."""
+    """Text of the model or the user: brackets in it are not markup, and escape sequences are not commands."""
     return Text(name_of(text), overflow="fold")

@@ -53,7 +53,7 @@ def items(value: object) -> list[Any]:
 def as_number(value: object) -> int | float:
     """A number to compute with; truth values are none."""
     if isinstance(value, SymbolicDim):
-        raise Unknown(f"dimension {value.name or 'of unknown size'} is no number")
+        raise Unknown(f"dimension {value.name or 'of unknown size'} is not a number")
     if isinstance(value, Size):
         return value
     if isinstance(value, ir.DataType):
@@ -64,7 +64,7 @@ def as_number(value: object) -> int | float:
         return int(value)
     if isinstance(value, np.generic) and not isinstance(value, np.bool_ | np.complexfloating | np.str_ | np.bytes_):
         return float(value)
-    raise Unknown(f"{value!r} is no number")
+    raise Unknown(f"{value!r} is not a number")
 
 
 def _operand(value: object) -> Any:
@@ -323,7 +323,7 @@ def finish(value: Any, *, sizes: bool = False) -> Any:
         sizes: Whether callers take free sizes as well; an array with some becomes a tuple.
     """
     if isinstance(value, SymbolicDim):
-        raise Unknown(f"dimension {value.name or 'of unknown size'} is no number")
+        raise Unknown(f"dimension {value.name or 'of unknown size'} is not a number")
     if isinstance(value, Size):
         if sizes:
             return value

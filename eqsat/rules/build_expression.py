@@ -25,7 +25,7 @@ class ExpressionBuilder:
     """Builds the expressions of one rule.
 
     Args:
-        asked: Called where ``k.shape`` asks for a fact of a ``let`` or parameter that is no bare name.
+        asked: Called where ``k.shape`` asks for a fact of a ``let`` or parameter that is not a bare name.
     """
 
     context: Context
@@ -332,7 +332,7 @@ _WORDS = {
     ast.Bind: "`{0.name}:`, a named pattern",
     ast.Alternatives: "`|`, alternatives of a pattern",
 }
-"""What a term that is no expression is called."""
+"""What a term that is not an expression is called."""
 
 
 def _what(term: ast.Term) -> str:

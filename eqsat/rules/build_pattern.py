@@ -36,7 +36,7 @@ _NO_PATTERNS = {
     ast.Conditional: ("`if`", "alternatives of a pattern are written `A | B`"),
     ast.Keyword: ("`{0.name}=`", ""),
 }
-"""How terms that are no patterns are called, and what may be meant."""
+"""How terms that are not patterns are called, and what may be meant."""
 
 
 @dataclass

@@ -99,7 +99,7 @@ def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[
                 hint = did_you_mean(target.name, [n for n in names if n])
                 raise context.error(
                     target.place,
-                    f"`{target.name}` is no root of the left side",
+                    f"`{target.name}` is not a root of the left side",
                     hint=hint or "name it there: `a = MatMul(x, u) => a = ...`",
                 )
             if target.name in found:

@@ -31,7 +31,7 @@ _NO_TEMPLATES = {
     ast.Alternatives: ("`|`, which chooses between patterns", "write one rule for each right side"),
     ast.Conditional: ("`if` between tensors", "write one rule for each case, with a condition"),
 }
-"""How terms that are no templates are called, and what may be meant."""
+"""How terms that are not templates are called, and what may be meant."""
 
 
 @dataclass

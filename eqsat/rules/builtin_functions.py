@@ -76,7 +76,7 @@ def _range(*bounds: object) -> tuple[int, ...]:
 def _whole(value: object) -> int:
     number = as_number(value)
     if not isinstance(number, int):
-        raise Unknown(f"{number} is no whole number")
+        raise Unknown(f"{number} is not a whole number")
     return number
 
 
@@ -172,7 +172,7 @@ def _dtype(value: object) -> ir.DataType:
     try:
         return ir.DataType(value)
     except ValueError:
-        raise Unknown(f"{value!r} is no element type") from None
+        raise Unknown(f"{value!r} is not an element type") from None
 
 
 def _limit(which: int) -> Callable[[object], int | float]:

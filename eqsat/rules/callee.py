@@ -84,7 +84,7 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
     """What a term in the place of an operator means; a definition is that of a macro.
 
     Raises:
-        RuleError: It is no operator, macro or function.
+        RuleError: It is not an operator, macro or function.
     """
     if isinstance(term, ast.Name):
         entry = frame.lookup(term.name)

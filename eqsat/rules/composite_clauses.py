@@ -100,7 +100,7 @@ def read_annotations(clause: s.Annotate, builder: Builder) -> tuple[tuple[OpKey,
     """Annotations with their attributes, the one next to the composite first.
 
     Raises:
-        TargetError: One is no annotation, or its attributes depend on what the pattern matches.
+        TargetError: One is not an annotation, or its attributes depend on what the pattern matches.
     """
     return tuple(_annotation(term, builder) for term in clause.terms)
 

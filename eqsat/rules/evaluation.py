@@ -119,7 +119,7 @@ def _found(expr: ast.Expr, env: Env) -> Any:
         case ast.Conditional():
             return _value(expr.then if _truth(expr.condition, env) else expr.otherwise, env)
         case _:
-            raise TypeError(f"{expr!r} is no expression")
+            raise TypeError(f"{expr!r} is not an expression")
 
 
 def _name(name: str, env: Env) -> Any:
@@ -199,13 +199,13 @@ def shape(expr: ast.Expr, env: Mapping[str, object]) -> tuple[Any, ...]:
     """The list that an expression is, whose items need not be numbers.
 
     Raises:
-        Unknown: It is no list, or depends on something that is not known.
+        Unknown: It is not a list, or depends on something that is not known.
     """
     return tuple(items(_value(expr, Env(env))))
 
 
 def _dimension(dim: str | None) -> int | SymbolicDim:
-    """A dimension that is no number, as an expression of sizes if it is one."""
+    """A dimension that is not a number, as an expression of sizes if it is one."""
     if dim is None:
         return SymbolicDim(None)
     known = ranges()

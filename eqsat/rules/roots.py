@@ -94,7 +94,7 @@ def targets_of(term: ast.Term, context: Context, *, skips: bool = False) -> list
     """The names before the ``=`` of a root.
 
     Args:
-        skips: Whether ``_`` may stand for an output of an operator that is no root.
+        skips: Whether ``_`` may stand for an output of an operator that is not a root.
 
     Raises:
         RuleError: There is something else than a name.

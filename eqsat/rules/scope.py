@@ -203,7 +203,7 @@ class Context:
         listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in known.items() if names)
         return self.error(
             place,
-            f"`{name}` is not bound by the pattern" + (" and is no quantity of a cost" if self.symbols else ""),
+            f"`{name}` is not bound by the pattern" + (" and is not a quantity of a cost" if self.symbols else ""),
             hint=hint or guess or listed or "bound here: nothing",
         )
 

@@ -110,7 +110,7 @@ class Sources:
         self.mistakes: list[EqsatError] | None = None
         """Where all errors are asked for: those found so far."""
         self.lost: set[str] = set()
-        """Names of declarations with mistakes: that these are not known is no mistake of its own."""
+        """Names of declarations with mistakes: that these are not known is not a mistake of its own."""
 
     def add(self, source: Source) -> None:
         self._by_name[source.name] = source

@@ -27,7 +27,7 @@ _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in _KINDS[1:] if k
 
 
 def to_text(files: Sequence[ast.RuleFile]) -> str | None:
-    """What :func:`from_text` makes the files of; None where one has a value that is no text, such as an operator."""
+    """What :func:`from_text` makes the files of; None where one has a value that is not text, such as an operator."""
     table: list[Any] = []
     known: dict[Any, int] = {}
     kept: list[Any] = []  # Objects must live as long as they are known by their ids.

@@ -76,7 +76,7 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     """Not recursive, so that the depth of a text is no matter here.
 
     Raises:
-        RuleError: A literal is no number or name that can be.
+        RuleError: A literal is not a number or name that can be.
     """
 
     def __init__(self, source: Source, sources: Sources, keep_parentheses: bool = False) -> None:

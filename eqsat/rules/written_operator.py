@@ -28,7 +28,7 @@ def read_written(clause: s.Written, builder: Builder, results: Sequence[str]) ->
         results: Names of the composite's results.
 
     Raises:
-        TargetError: It is no operator of the composite's operands, or leaves out a result.
+        TargetError: It is not an operator of the composite's operands, or leaves out a result.
     """
     root, context = clause.root, builder.context
     found = builder.templates.build(root.value, builder.frame)

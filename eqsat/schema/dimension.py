@@ -23,7 +23,7 @@ def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
         free: The symbols.
 
     Raises:
-        Undecided: It is no polynomial of free sizes, of their quotients and the like.
+        Undecided: It is not a polynomial of free sizes, of their quotients and the like.
     """
     return _parsed(dim, tuple(free.items())) if isinstance(dim, str) else int(dim)
 
@@ -35,7 +35,7 @@ def _parsed(dim: str, free: tuple[tuple[str, FreeSize], ...]) -> int:
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError):  # Files may say anything there.
         raise Undecided(f"{dim[:80]!r} is no expression of sizes") from None
     if found[1] != 1:
-        raise Undecided(f"{dim!r} is no whole number for all sizes")
+        raise Undecided(f"{dim!r} is not a whole number for all sizes")
     return found[0]
 
 
@@ -65,13 +65,13 @@ def _read(node: ast.expr, free: Mapping[str, FreeSize]) -> tuple[int, int]:
         case ast.Call(func=ast.Name(id="Mod"), args=[first, second]):
             return _whole(first, free) % _whole(second, free), 1
         case _:
-            raise Undecided(f"{ast.unparse(node)!r} is no size of the inputs")
+            raise Undecided(f"{ast.unparse(node)!r} is not a size of the inputs")
 
 
 def _whole(node: ast.expr, free: Mapping[str, FreeSize]) -> int:
     a, p = _read(node, free)
     if p != 1:
-        raise Undecided(f"{ast.unparse(node)!r} is no whole number for all sizes")
+        raise Undecided(f"{ast.unparse(node)!r} is not a whole number for all sizes")
     return a
 
 

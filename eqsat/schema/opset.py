@@ -270,7 +270,7 @@ _BY_TYPE_NAME = {type_name(dtype): dtype for dtype in ir.DataType if dtype != ir
 
 
 def dtype_of(name: str) -> ir.DataType | None:
-    """The element type of ``tensor(float)``; None for what is no tensor."""
+    """The element type of ``tensor(float)``; None for what is not a tensor."""
     return _BY_TYPE_NAME.get(name)
 
 

@@ -9,7 +9,7 @@ Three rules keep a kernel right for every size in the range:
 - ``a < b`` and the like are decided for all sizes, by bounds, or raise :class:`Undecided`.
 - ``a == b`` means equal for all sizes. Where it does not hold, kernels do the general thing (a loop, a remainder), and
   that is right for the sizes that happen to be equal as well. ``bool(a)`` is ``a != 0``.
-- A size is no index: ``range``, ``int``, ``math.gcd`` and numpy raise :class:`Undecided`.
+- A size is not an index: ``range``, ``int``, ``math.gcd`` and numpy raise :class:`Undecided`.
 
 A kernel family that raises declines the task, and another one, at last a portable loop, takes it.
 """
@@ -114,7 +114,7 @@ Monomial = tuple[Atom, ...]
 
 
 class Size(_Number):
-    """A polynomial that is no number; see the top of the file."""
+    """A polynomial that is not a number; see the top of the file."""
 
     __slots__ = ("_hash", "terms")
 

@@ -20,12 +20,12 @@ from eqsat.schema.size import (
 
 
 def is_free(value: object) -> bool:
-    """Whether a size is no number."""
+    """Whether a size is not a number."""
     return isinstance(value, Size)
 
 
 def any_free(sizes: Sequence[object]) -> bool:
-    """Whether one of several sizes is no number."""
+    """Whether one of several sizes is not a number."""
     return any(isinstance(n, Size) for n in sizes)
 
 

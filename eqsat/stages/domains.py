@@ -28,7 +28,7 @@ def domains(ops: str | Sequence[str], declared: Iterable[Operator] = ()) -> froz
         declared: Operators of domains of users.
 
     Raises:
-        OptimizationError: A name is no domain, or ONNX's own is missing.
+        OptimizationError: A name is not a domain, or ONNX's own is missing.
     """
     names = [name.strip() for name in ops.split(",")] if isinstance(ops, str) else list(ops)
     if names in ([], [""]):

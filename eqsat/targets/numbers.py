@@ -45,7 +45,7 @@ class Numeral:
 def numerals(text: str, name: str, host: str) -> list[Numeral]:
     """The numbers of a host in the order of the file, those of the file's own ``let``s included.
 
-    Settings that are no plain number are left out.
+    Settings that are not plain numbers are left out.
 
     Args:
         text: Of the file.

@@ -3,7 +3,7 @@
     pip install apache-tvm==0.27.0.post1
     python -m tests.benchmarks.make_tvm_relax [SEED [COUNT [FILE]]]
 
-TVM is no dependency of the tests: its answers are committed. Each is a program and how many composites and regions
+TVM is not a dependency of the tests: its answers are committed. Each is a program and how many composites and regions
 ``FuseOpsByPattern`` and ``MergeCompositeFunctions`` make and how many operators they leave, or the error with which
 they fail; a result that uses what it does not define is a failure too.
 """

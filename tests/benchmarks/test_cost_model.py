@@ -36,7 +36,7 @@ def test_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
 
 
 def _refuse(text: str) -> None:
-    raise AssertionError(f"{text} is no JSON")
+    raise AssertionError(f"{text} is not JSON")
 
 
 def test_another_host_predicts(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):

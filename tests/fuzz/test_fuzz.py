@@ -149,7 +149,7 @@ def test_cancellation_is_known():
 
 
 def test_ties_may_fall_to_either_side():
-    """0.1 * 25 is near 2.5, but not 2.4; what is exact is no tie."""
+    """0.1 * 25 is near 2.5, but not 2.4; what is exact is not a tie."""
     text = "g (float[2] x, float[2] c) => (float[2] y) { a = Mul(x, c)  y = Round(a) }"
     case = parsed(text, x=np.array([0.1, 0.1], np.float32), c=np.array([25, 24], np.float32))
     Judge(case).compare("down", {"y": np.array([2, 2], np.float32)})

@@ -1,4 +1,4 @@
-"""Arguments that are no numbers, no sizes, or too many."""
+"""Arguments that are not numbers, are not sizes, or are too many."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ REFUSED = {
     "one line of ten megabytes": (b"rule r : exact  Relu(x) => " + b"x + " * 2_500_000 + b"x", "bytes"),
     "one line of a megabyte": ("rule r : exact  Relu(x) => " + "x + " * 250_000 + "x", "nest"),
     "two thousand lets": ("\n".join(f"let a{i} = {i}" for i in range(2000)) + "\n" + rule("x"), "`let`s"),
-    "bytes that are no text": (b"rule r : exact \xff\xfe => x", "UTF-8"),
+    "bytes that are not text": (b"rule r : exact \xff\xfe => x", "UTF-8"),
     "a string repeated": (rule("x", '"a" * 1000000000 == "b"'), "got a string"),
     "nothing but zeros": (b"\0" * 1000, ""),
     "one name twice": (rule("x") + rule("x"), "name of its own"),

@@ -56,7 +56,7 @@ REFUSED = {
     "ten thousand brackets": (target("supports Relu", "    where " + "[" * 10_000), ""),
     "a hundred megabytes": (b"# nothing\n" * 10_000_000, "bytes"),
     "no target": ("", ""),
-    "bytes that are no text": (b"target t\xff", "UTF-8"),
+    "bytes that are not text": (b"target t\xff", "UTF-8"),
     "nothing but zeros": (b"\0" * 1000, ""),
     "a name of a million letters": (HEAD.replace("npu", "n" * 1_000_000), "letters"),
     "a host": (HEAD.replace("target npu", "host npu"), ""),

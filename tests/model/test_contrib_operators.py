@@ -77,7 +77,7 @@ REFUSED = {
 }
 """Operators that cannot have operands of rank 3, or not these attributes, and what the message says."""
 SPARSE = ("SparseToDenseMatMul",)
-"""Their operands are no tensors."""
+"""Their operands are not tensors."""
 NAMES = opset.operator_names(MS)
 
 

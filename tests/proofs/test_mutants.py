@@ -45,5 +45,5 @@ def test_no_refuted_mutant_is_proven(file: str) -> None:
 
 
 def _computes_another_value(rule: Rule) -> bool:
-    """Whether the checker says so; that inference and execution of the left side disagree is no fault of a rule."""
+    """Whether the checker says so; that inference and execution of the left side disagree is not a fault of a rule."""
     return any(c.kind in ("value", "failure") for c in check_rule(rule, attempts=600, pointed=True).counterexamples)

@@ -200,7 +200,7 @@ SIDES = [
     ("rule a : exact\n    a = MatMul(x, u), ‸a = MatMul(x, v) => a = u", "a name of its own", ""),
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => ‸u", "give each root by its name: a, b", ""),
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => a = ‸u", "nothing for `b`", ""),
-    ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => a = u, ‸c = v", "`c` is no root", ""),
+    ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => a = u, ‸c = v", "`c` is not a root", ""),
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => (a, b) = ‸x", "several outputs", ""),
     (
         "rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => (a, ‸b) = Relu(x)",

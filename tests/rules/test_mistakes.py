@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent.parent / "data" / "mistakes"
 MESSAGES = FOLDER / "messages.txt"
 FILES = sorted(path for path in FOLDER.iterdir() if path != MESSAGES)
 HARMLESS = {"t19.txt", "t21.target"}
-"""Another suffix and a tab are no mistakes to the language."""
+"""Another suffix and a tab are not mistakes to the language."""
 
 
 def said(path: Path) -> str:

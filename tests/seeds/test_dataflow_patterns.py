@@ -215,7 +215,7 @@ def one_plus() -> ir.Model:
 
 
 def test_a_constant_on_either_side_is_matched() -> None:
-    """1 becomes 2 in the document, to show that ``add(const, x)`` matches; that is no equality, and said to be none."""
+    """1 becomes 2 in the document, to show that ``add(const, x)`` matches. The checker refutes it."""
     replace = rule("rule replace : real\n    (op: Add | Mul)(x, 1)  =>  op(x, 2)")
     search = Search.of(one_plus(), rules=[replace], default_rules=False)
     (statistics,) = search.saturation.statistics

@@ -129,7 +129,7 @@ def test_annotations_by_hand_lie_around_the_composite() -> None:
     result = eqsat.optimize(model, targets="ccompiler")
     kernels = [k for region in result.regions for k in region.nodes if not k.startswith("eqsat.")]
     assert kernels == [COMPOSITE, "Exp"]
-    assert result.summary.after.operators == 4, "an annotation is no work"
+    assert result.summary.after.operators == 4, "an annotation is not work"
     assert result.cost == eqsat.optimize(product(), targets="ccompiler").cost
     plain = operators(inline(result.model, operators=False).graph)
     assert plain == ["Add", "Sub", "Mul", *ANNOTATED]

@@ -1,4 +1,4 @@
-"""A post on ``relay.quantize``: TVM's own test of a product whose right operand is no constant, in every mode.
+"""A post on ``relay.quantize``: TVM's own test of a product whose right operand is not a constant, in every mode.
 
 ``quantize_and_build(act * sigmoid(data2))`` and ``quantize_and_build(act * global_avg_pool2d(act))`` with act =
 relu(conv2d(data)); the post goes on to ``do_simulation``, to ``partition_conversions`` and its three values, and to the

@@ -17,7 +17,7 @@ from eqsat.targets.registry import targets_dir
 TEXT = """# A core.
 let shared = 3e-9  # of the whole file
 host core
-    summary "0.5 and 7 are no numbers here"
+    summary "0.5 and 7 are not numbers here"
     peak float32 = 40e9, int8 = 1_000  # MAC/s
     bandwidth = 2 * 5e9, launch = 1e-6
     let rate = 58e9

@@ -107,7 +107,7 @@ class LoopLowering(Lowering):
         self._read_rounds(outputs[len(carried.states) :])
 
     def _carried(self, graph: ir.Graph) -> _Carried:
-        """What the body receives; a value that it hands on as it is is no state, but read from outside."""
+        """What the body receives; a value that it hands on as it is is not a state, but read from outside."""
         # Inside of a round the condition holds.
         found = _Carried(
             given=[(Tensor("round", ir.DataType.INT64, ()), Source("round")), (np.array(True), Source("round"))]

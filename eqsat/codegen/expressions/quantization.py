@@ -23,7 +23,7 @@ _BITS = {_T.INT4: 4, _T.UINT4: 4, _T.INT2: 2, _T.UINT2: 2}
 
 
 def limits(dtype: ir.DataType) -> tuple[int, int] | None:
-    """Least and greatest integer of a type, None for types that are no integers."""
+    """Least and greatest integer of a type, None for types that are not integers."""
     if dtype not in INTEGERS and dtype not in _BITS:
         return None
     bits = _BITS.get(dtype, 8 * dtypes.size(dtype))

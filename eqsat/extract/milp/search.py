@@ -180,7 +180,7 @@ class Search:
         return rows.count
 
     def _consider(self, step: str, x: np.ndarray) -> int:
-        """Price the program of a 0/1 point; returns the number of rows added if it is no program or costs more."""
+        """Price the program of a 0/1 point; returns the number of rows added if it is not a program or costs more."""
         computed = self.formulation.decode(x)
         choices = needed(self.problem, computed)
         if choices is None:

@@ -131,12 +131,12 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "")
     """The sizes of a model's inputs that stay free, in order of first use.
 
     Args:
-        model: As loaded; what was bound is no symbol any more.
+        model: As loaded; what was bound is not a symbol any more.
         ranges: What the caller says of them.
         place: The file, for messages.
 
     Raises:
-        ModelError: A range is given for what is no symbol of the inputs.
+        ModelError: A range is given for what is not a symbol of the inputs.
     """
     known = symbols(model)
     ranges = by_known_names(ranges, model)
@@ -192,7 +192,7 @@ def require_bound(inputs: Sequence[ir.Value], sizes: Mapping[str, FreeSize]) -> 
     """Some compositions need every size.
 
     Raises:
-        OptimizationError: A dimension of an input is no number; all symbols are named at once.
+        OptimizationError: A dimension of an input is not a number; all symbols are named at once.
     """
     for value in inputs:
         if value.shape is not None and not value.shape.is_static():

@@ -52,7 +52,7 @@ def read_record(text: str, model: onnx.ModelProto) -> onnx.ModelProto:
         model: The model without functions, which has the tensors.
 
     Raises:
-        ValueError: The text is no record, or the model lacks a tensor of it.
+        ValueError: The text is not a record, or the model lacks a tensor of it.
     """
     record = onnx.ModelProto()
     try:

@@ -32,7 +32,7 @@ _SMALL = {
 
 
 def integer_range(dtype: np.dtype) -> tuple[int, int] | None:
-    """Least and greatest integer of a type, None for types that are no integers."""
+    """Least and greatest integer of a type, None for types that are not integers."""
     if dtype in _SMALL:
         return _SMALL[dtype]
     if dtype.kind not in "iu":

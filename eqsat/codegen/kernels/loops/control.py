@@ -1,6 +1,6 @@
 """What nodes of control flow want of their operands: that bodies can read them as rows, whatever a body does.
 
-Their C is no kernel but calls of kernels; :mod:`eqsat.codegen.control.text` writes it.
+Their C is not a kernel but calls of kernels; :mod:`eqsat.codegen.control.text` writes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _wants(task: Task) -> Wants:
 
 
 def _generate(task: Task, isa: Isa) -> Kernel:
-    raise NotImplementedError("control flow is no kernel")
+    raise NotImplementedError("control flow is not a kernel")
 
 
 FAMILY = register(

@@ -37,7 +37,7 @@ VNNI_256 = Isa(
 
 
 def isas(*, all_widths: bool = False) -> tuple[Isa, ...]:
-    """Instruction sets that this machine has; with ``all_widths`` also one that is no variant of programs yet."""
+    """Instruction sets that this machine has; with ``all_widths`` also one that is not a variant of programs yet."""
     found = runnable()
     return (*found, VNNI_256) if all_widths and any(isa.dot4 == "vpdpbusd" for isa in found) else found
 

@@ -29,7 +29,7 @@ def case(
         rng: For the data.
         shape: Of the data.
         groups: How many.
-        given: Whether scale and bias are no constants.
+        given: Whether scale and bias are not constants.
         offset: Of the data from 0.
     """
     x = (rng.standard_normal(shape) + offset).astype(np.float32)
