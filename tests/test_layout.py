@@ -25,7 +25,6 @@ ROOMS = (
     "schema",
     "ops",
     "model",
-    "frontends",
     "rules",
     "egraph",
     "targets",
@@ -57,6 +56,10 @@ ROOMS = (
 LONGEST = 450
 
 FILES = sorted(PACKAGE.rglob("*.py"))
+OF_THE_WHOLE = (
+    "benchmarks", "broken", "conformance", "data", "fuzz", "hostile", "quantized", "rule_instances", "seeds"
+)  # fmt: skip
+"""Folders of tests that are about no single room."""
 
 
 def name_of(path: Path) -> str:
@@ -100,7 +103,15 @@ def breaches(path: Path, source: str) -> list[str]:
 
 
 def test_every_file_is_in_a_room() -> None:
-    assert {room_of(path) for path in FILES} <= {"__init__", *ROOMS}
+    assert {room_of(path) for path in FILES} == {"__init__", *ROOMS}
+
+
+def test_folders_of_tests_are_those_of_the_package() -> None:
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("*.py")}
+    assert {
+        str(f) for f in folders if f.parts and f.parts[0] not in OF_THE_WHOLE and not (PACKAGE / f).is_dir()
+    } == set()
 
 
 def test_imports_point_upwards() -> None:

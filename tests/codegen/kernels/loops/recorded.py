@@ -1,4 +1,4 @@
-"""Every case that the numpy kernels are tested with (``tests/ops``), recorded so that C kernels can be tested with it.
+"""Every case that the numpy kernels are tested with, recorded so that C kernels can be tested with it.
 
 The test functions run with a ``check`` that notes operator, attributes and inputs and computes nothing but the
 executor's own result, which is what C must agree with.
@@ -55,9 +55,9 @@ class _Enough(BaseException):
 
 @cache
 def records(module: str) -> tuple[Record, ...]:
-    """The cases of ``tests/ops/test_<module>.py``."""
+    """The cases of ``tests/ops/families/test_<module>.py``."""
     found: list[Record] = []
-    loaded = importlib.import_module(f"tests.ops.test_{module}")
+    loaded = importlib.import_module(f"tests.ops.families.test_{module}")
     with mock.patch.multiple(loaded, **_stand_ins(loaded, module, found)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, function in sorted(vars(loaded).items()):

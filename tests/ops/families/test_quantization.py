@@ -10,8 +10,8 @@ import pytest
 
 from eqsat.errors import ExecutionError
 from eqsat.schema.types import OpKey
+from tests.ops.families.test_convolution import geometry
 from tests.ops.oracle import check, run_ours, run_reference, same, values
-from tests.ops.test_convolution import geometry
 
 EIGHT = [np.int8, np.uint8]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.ops.families.test_convolution import geometry
 from tests.ops.oracle import check, run_reference, values
-from tests.ops.test_convolution import geometry
 
 
 def pooling(rng: np.random.Generator, rank: int, *, ceil: bool) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
+from tests.ops.families.test_quantization import EIGHT, full, scale, zero
 from tests.ops.oracle import check, values
-from tests.ops.test_quantization import EIGHT, full, scale, zero
 
 MS = "com.microsoft"
 
