@@ -70,7 +70,7 @@ def emitted(backend: Backend, writer: Writer, runs: Sequence[Run]) -> Code:
     """The C of all runs of a program.
 
     Raises:
-        BackendError: The backend fails, or what it returns is no code for these runs.
+        BackendError: The backend fails, or what it returns is not code for these runs.
     """
     with asked(backend, "emit"):
         code = backend.emit(writer, runs)

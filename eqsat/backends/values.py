@@ -102,9 +102,9 @@ class Kernel:
         name: Of the node in the partitioned model.
         operator: ``npu.conv_relu`` for a composite of the target ``npu``; ``Add`` or ``com.microsoft.QGemm`` for an
             operator.
-        attributes: By name. Those of an operator are complete; those of a composite are those with which its operators
-        matched
-            with, named after the operator where two have the same (``pads``, ``max_pool_pads``).
+        attributes: By name. Those of an operator are complete. Those of a composite are the attributes of the operators
+            that it matched; where two operators have the same one, the later one's has the name of its operator in
+            front (``pads``, ``max_pool_pads``).
         operands: In the order of the composite's pattern, or of the operator's inputs. Constants are arrays; None where
             an operand is absent.
         results: None for results without readers.

@@ -224,7 +224,7 @@ class _Assignment:
 
 
 def not_fixed(backend: Backend) -> str:
-    """Why a backend does not execute a kernel whose sizes are no numbers."""
+    """Why a backend does not execute a kernel whose sizes are not numbers."""
     return f"its sizes are not fixed, and {backend.library or 'the backend'} takes only fixed ones"
 
 

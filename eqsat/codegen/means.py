@@ -77,7 +77,11 @@ class Runs:
         serving = chosen(self._model, vendors, backends)
         for vendor in vendors:
             if not serving[vendor].prepares:
-                raise ExecutionError("the backend `c` is required to call vendors' libraries", actual="'numpy'")
+                raise ExecutionError(
+                    "the backend `c` is required to call vendors' libraries",
+                    actual="'numpy'",
+                    hint='add backend="c" (`--backend c`), or leave the vendors out',
+                )
         # A file may change, and without backends nothing takes long.
         if not serving or not all(isinstance(backend, Backend) for backend in backends):
             return _Served(self._model, serving)

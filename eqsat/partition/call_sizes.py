@@ -109,7 +109,7 @@ def _with_types(value: object, change: Callable[[TensorType | None], TensorType 
 
 
 def _dims(letter: str, types: Sequence[TensorType | None]) -> Iterator[tuple[str, str | None]]:
-    """The dimensions that are no numbers, by their names."""
+    """The dimensions that are not numbers, by their names."""
     for k, kind in enumerate(types):
         for axis, dim in enumerate((kind.shape if kind is not None else None) or ()):
             if not isinstance(dim, int):
@@ -117,7 +117,7 @@ def _dims(letter: str, types: Sequence[TensorType | None]) -> Iterator[tuple[str
 
 
 def _parsed(dim: str | None) -> int | None:
-    """A dimension in the symbols of the model; None if it is no expression of them."""
+    """A dimension in the symbols of the model; None if it is not an expression of them."""
     if dim is None:
         return None
     known = ranges()
@@ -199,10 +199,10 @@ def size_in(hole: str, operands: Sequence[Shape], results: Sequence[Shape]) -> i
         results: Shapes of the results.
 
     Raises:
-        Undecided: It names a dimension that does not exist, or is no size.
+        Undecided: It names a dimension that does not exist, or is not a size.
     """
     if not is_size_hole(f"{{={hole}}}"):
-        raise Undecided(f"{hole[:40]!r} is no size of a call")
+        raise Undecided(f"{hole[:40]!r} is not a size of a call")
     known: dict[str, int] = {}
     for letter, number, axis in _DIMENSION.findall(hole):
         shapes = operands if letter == "d" else results

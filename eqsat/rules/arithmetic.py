@@ -327,14 +327,14 @@ def finish(value: Any, *, sizes: bool = False) -> Any:
     if isinstance(value, Size):
         if sizes:
             return value
-        raise Unknown(f"the size {value:model} is no number")
+        raise Unknown(f"the size {value:model} is not a number")
     if isinstance(value, tuple | list):
         return tuple(finish(v, sizes=sizes) for v in value)
     if isinstance(value, np.ndarray):
         if value.dtype == object and any(isinstance(v, Size) for v in value.flat):
             if sizes:
                 return tuple(finish(v, sizes=True) for v in value.flat)
-            raise Unknown("a size is no number")
+            raise Unknown("a size is not a number")
         if value.dtype != object:
             return value if value.dtype.kind in "bf" else value.astype(np.float64)
         if value.size and all(is_whole(v) for v in value.flat):

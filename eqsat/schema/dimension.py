@@ -33,7 +33,7 @@ def _parsed(dim: str, free: tuple[tuple[str, FreeSize], ...]) -> int:
     try:
         found = _read(ast.parse(dim, mode="eval").body, dict(free))
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError):  # Files may say anything there.
-        raise Undecided(f"{dim[:80]!r} is no expression of sizes") from None
+        raise Undecided(f"{dim[:80]!r} is not an expression of sizes") from None
     if found[1] != 1:
         raise Undecided(f"{dim!r} is not a whole number for all sizes")
     return found[0]
