@@ -16,7 +16,8 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.kernel import Halo, Pad, Shape, View
 from eqsat.codegen.program import Tensor
 from eqsat.schema.dimension import common_divisor
-from eqsat.schema.size import Undecided, bounds, closer_bounds, largest, smallest
+from eqsat.schema.size import Undecided, bounds, closer_bounds
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import any_free, greatest, is_free, magnitude
 
 ALIGNMENT = 64

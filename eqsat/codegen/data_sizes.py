@@ -19,7 +19,8 @@ from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_values import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
-from eqsat.schema.size import LARGEST, Undecided, bounds, largest
+from eqsat.schema.size import LARGEST, Undecided, bounds
+from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
 from eqsat.schema.types import Attrs, OpKey, TensorType
 

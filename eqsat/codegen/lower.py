@@ -45,7 +45,7 @@ from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
-from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.free_sizes import FreeSizes, within
 from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
@@ -114,7 +114,8 @@ class _Lowering:
         ]
         inputs = [tensor for tensor in given if tensor is not None]
         self.found.sizes.ranges.known.update({x: r for x, r in zip(given, ranges, strict=False) if x is not None and r})
-        values = self._walk(plan, given)
+        with within(self.shapes.free):
+            values = self._walk(plan, given)
         outputs = []
         for i, (vid, _) in enumerate(plan.outputs):
             found = values.get(vid)

@@ -14,7 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.schema.size import Size, Undecided, bounds, largest, smallest
+from eqsat.schema.size import Size, Undecided, bounds
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.types import OpKey
 
 Value = np.ndarray | None

@@ -38,7 +38,7 @@ class Shapes:
 
     Attributes:
         received: The free sizes that the program receives, by symbol.
-        free: Those and the ones that it has found so far.
+        free: Those and the ones that it has found so far; inference knows them with their ranges.
 
     Args:
         received: Empty where no size is received.

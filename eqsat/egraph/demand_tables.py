@@ -19,6 +19,7 @@ from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.equal_elements import element_of_result
 from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
+from eqsat.egraph.known_sizes import KnownSizes
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.egraph.made_constants import residues
 from eqsat.errors import EqsatError, LimitError
@@ -104,6 +105,7 @@ class Facts:
 
     Attributes:
         calls: How many signatures were evaluated in Python.
+        known_sizes: What the model's own nodes say of sizes.
         contradictions: Messages of type inference for e-nodes that cannot be typed.
     """
 
@@ -120,6 +122,7 @@ class Facts:
         self._types = 0
         self._numbers = 0
         self._pending: list[Fact] = []
+        self.known_sizes = KnownSizes(tables)
         self._priming = False
 
     def declare(self, constructor: Constructor) -> None:
@@ -199,6 +202,7 @@ class Facts:
                     found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
                     for k, part in zip(node.results, found or (), strict=False):
                         target[k] = part or None
+                self.known_sizes.follow(encoding, index, types, values)
         finally:
             self._priming = False
         self._tell(facts)

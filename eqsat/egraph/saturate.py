@@ -27,6 +27,8 @@ from eqsat.egraph.encode import CHUNK, Encoder
 from eqsat.egraph.engine import SPAN, Engine, Fact, call, integer
 from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
+from eqsat.egraph.known_sizes import NAME as NAME_OF_SIZES
+from eqsat.egraph.known_sizes import write_literals
 from eqsat.egraph.language import PRELUDE, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.seeds import seed_unknown_types
@@ -137,6 +139,7 @@ class Saturation:
         for constructor in vocabulary.constructors.values():
             self.facts.declare(constructor)
         encoder.write(*self.facts.prime(self.encoding))
+        self._write_literals()
         self._pin()
         if self.facts.has_infinities(self.encoding):
             for clause in clauses:
@@ -160,6 +163,14 @@ class Saturation:
         self._raw = bool(raw)
         if raw:
             engine.run_text(["(ruleset user)", *raw])
+
+    def _write_literals(self) -> None:
+        known = self.facts.known_sizes
+        if known.literals:
+            number = self._register(NAME_OF_SIZES, "")
+            statistics = self.statistics[number - 2]
+            statistics.matches = statistics.applied = len(known.literals)
+            write_literals(self.engine, self.encoding, known, number)
 
     def _write_alternatives(self) -> None:
         numbers: dict[str, int] = {}

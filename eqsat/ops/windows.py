@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from eqsat.ops.kernel import Attributes
-from eqsat.schema.size import largest, smallest
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import is_free
 
 

@@ -15,7 +15,8 @@ from eqsat.rules.arithmetic import LONGEST, as_number, check_size, equal, items,
 from eqsat.rules.kinds import Kind
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.schema.dtypes import limits
-from eqsat.schema.size import Size, largest, smallest
+from eqsat.schema.size import Size
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.types import bits
 
 _Kinds = tuple[tuple[Kind, ...], ...]

@@ -9,7 +9,6 @@ expression that cannot be answered raises :class:`Unknown`; a condition that doe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,8 +35,7 @@ from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.kinds import FACTS
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.rules.step_limit import Env
-from eqsat.schema.dimension import size_of
-from eqsat.schema.free_sizes import FreeSize, ranges
+from eqsat.schema.dimension import dimension
 from eqsat.schema.size import Undecided
 from eqsat.schema.types import TensorType
 
@@ -206,19 +204,8 @@ def shape(expr: ast.Expr, env: Mapping[str, object]) -> tuple[Any, ...]:
 
 def _dimension(dim: str | None) -> int | SymbolicDim:
     """A dimension that is not a number, as an expression of sizes if it is one."""
-    if dim is None:
-        return SymbolicDim(None)
-    known = ranges()
-    # Sizes that data decide may be zero.
-    free = {name: known.get(name, _ANY_SIZE) for name in _NAMES.findall(dim)}
-    try:
-        return size_of(dim, free)
-    except Undecided:
-        return SymbolicDim(dim)
-
-
-_NAMES = re.compile(r"[^\W\d]\w*")
-_ANY_SIZE = FreeSize(0, None, 0)
+    found = dimension(dim)
+    return SymbolicDim(dim) if found is None else found
 
 
 def _index(of: Any, index: Any) -> Any:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Size, Undecided, largest, smallest, symbol
+from eqsat.schema.free_sizes import FreeSize, ranges
+from eqsat.schema.size import Size, Undecided, symbol
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import any_free
+
+ANY_SIZE = FreeSize(0, None, 0)
+_NAMES = re.compile(r"[^\W\d]\w*")
 
 
 def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
@@ -26,6 +31,21 @@ def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
         Undecided: It is not a polynomial of free sizes, of their quotients and the like.
     """
     return _parsed(dim, tuple(free.items())) if isinstance(dim, str) else int(dim)
+
+
+def dimension(dim: str | None) -> int | None:
+    """A dimension that is no number, as a size within the ranges that hold here; None if it is no expression of sizes.
+
+    Sizes of which nothing is said are those that data decides, and may be zero.
+    """
+    if dim is None:
+        return None
+    known = ranges()
+    free = tuple((name, known.get(name, ANY_SIZE)) for name in dict.fromkeys(_NAMES.findall(dim)))
+    try:
+        return _parsed(dim, free)
+    except Undecided:
+        return None
 
 
 @lru_cache(maxsize=4096)

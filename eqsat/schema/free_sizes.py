@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -75,6 +76,18 @@ def within(sizes: FreeSizes) -> Iterator[None]:
 def ranges() -> FreeSizes:
     """The ranges for which conditions are decided here."""
     return _RANGES.get()
+
+
+def received(dims: Iterable[Dim]) -> FreeSizes:
+    """The ranges for which conditions are decided here, with any size from 1 on for the other symbols of dimensions
+    that a model receives.
+    """
+    names = {name: _RECEIVED for d in dims if isinstance(d, str) for name in _NAMES.findall(d)}
+    return {**names, **ranges()}
+
+
+_NAMES = re.compile(r"[^\W\d]\w*")
+_RECEIVED = FreeSize(1, None, 0)
 
 
 def typical(sizes: FreeSizes) -> dict[str, int]:

@@ -380,18 +380,6 @@ def _without(monomial: Monomial, gone: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def largest(a: int, b: int) -> int:
-    """``max(a, b)``, also where it depends on the sizes."""
-    low, high = closer_bounds(a - b)
-    return a if low >= 0 else b if high <= 0 else _atom("max", a, b)
-
-
-def smallest(a: int, b: int) -> int:
-    """``min(a, b)``, also where it depends on the sizes."""
-    low, high = closer_bounds(a - b)
-    return a if high <= 0 else b if low >= 0 else _atom("min", a, b)
-
-
 # ---- values --------------------------------------------------------------------------------------------
 
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from eqsat.schema.size import (
-    Atom,
-    Size,
-    Symbol,
-    bounds,
-    closer_bounds,
-    divided,
-    largest,
-    remainder,
-    smallest,
-    value_at,
-)
+from eqsat.schema.size import Atom, Size, Symbol, bounds, closer_bounds, divided, remainder, value_at
+from eqsat.schema.size_choices import largest, smallest
 
 
 def is_free(value: object) -> bool:

@@ -90,7 +90,7 @@ def test_64_bits_are_divided_to_the_bit() -> None:
     a, b = np.array([2**62 + 1, -(2**62) - 1, 2**63 - 1]), np.array([1, 1, -1])
     wanted = [2**62 + 1, -(2**62) - 1, 1 - 2**63]
     kind, op = TensorType(ir.DataType.INT64, (3,)), OpKey("", "Div")
-    in_shapes = propagate(op, (), [kind, kind], [a, b], kind)
+    (in_shapes,) = propagate(op, (), [kind, kind], [a, b], [kind])
     assert in_shapes is not None
     (computed,) = evaluate(op, (), [a, b])
     assert computed is not None

@@ -50,7 +50,7 @@ def test_every_limit(n: int) -> None:
         (computed,) = evaluate(op, (), given)
         assert computed is not None
         assert computed.tolist() == wanted
-        shape = propagate(op, (), [kind, *[one] * 4], given, TensorType(ir.DataType.INT64, (len(wanted),)))
+        (shape,) = propagate(op, (), [kind, *[one] * 4], given, [TensorType(ir.DataType.INT64, (len(wanted),))])
         assert shape is not None
         assert shape.tolist() == wanted
         assert taken(start, end, step, 0) == range(0)

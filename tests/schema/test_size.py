@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from eqsat.schema.dimension import broadcast_shapes, common_divisor, size_of
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Size, Undecided, bounds, closer_bounds, largest, smallest, symbol, value_at
+from eqsat.schema.size import Size, Undecided, bounds, closer_bounds, symbol, value_at
+from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import as_dim
 
 FREE = {"n": FreeSize(1, 6, 2), "m": FreeSize(3, 9, 4)}

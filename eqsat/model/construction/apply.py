@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
+from eqsat.schema.free_sizes import received, within
 from eqsat.schema.functions import find_declared, result_count
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -55,15 +57,20 @@ def apply(
         if not least <= count <= most:
             raise ModelError(f"{least} to {most} outputs of {op} are required", place=place, actual=str(count))
     found: tuple[TensorType | None, ...] = (None,) * count
+    results: tuple[np.ndarray | None, ...] = (None,) * count
     unknown = any(t is not None and t.type is None for t in tensors)
     if branches:
         attrs, found = infer_branches(op, given, branches, tensors, count, place)
     elif not unknown:
         attrs = complete(op, attrs, types, count)
-        found = infer_types(op, attrs, types, values, count, place=place)
+        with within(received(d for t in types if t is not None for d in t.shape or ())):
+            found = infer_types(op, attrs, types, values, count, place=place)
+            results = propagate(op, attrs, types, values, found)
     step = Step(op, attrs, tuple(tensors), count, name, made_so_far(), branches)
-    value = None if unknown or branches else propagate(op, attrs, types, values, found[0])
-    return tuple(Tensor(known, step=step, index=i, value=value if i == 0 else None) for i, known in enumerate(found))
+    return tuple(
+        Tensor(known, step=step, index=i, value=value)
+        for i, (known, value) in enumerate(zip_longest(found, results[: len(found)]))
+    )
 
 
 # ---- details -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ stay open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,16 +16,22 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.bodies import without_calls
-from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, carried_types
+from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, IF, carried_types, types_of_branches
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
-from eqsat.model.inference.shape_values import propagate
+from eqsat.model.inference.shape_values import FOLLOWED, propagate
+from eqsat.model.inference.size_names import SizeNames, dims_of
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.validate.extent import check_type
 from eqsat.model.validate.model import label
 from eqsat.ops.checks.check import same as same_dim
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.schema.free_sizes import received, within
 from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
 
+MOST_FACTORS = 16
+"""Elements of a float tensor by which sizes are multiplied."""
 _Known = dict[ir.Value, TensorType | None]
 
 
@@ -36,18 +42,24 @@ class _Pass:
     Attributes:
         functions: The model's functions.
         types: Type of each value seen, None if unknown or not a tensor.
-        values: Contents of small constants.
+        values: Contents of small constants, and what follows from sizes.
+        answers: Types and values of the results by what they follow from: layers repeat.
         place: Prefix of messages.
         normal: Whether nodes are brought to normal form.
+        writes: Whether values in bodies get the types that are found.
         inner: Receives the types of values in functions, None if calls differ in them.
     """
 
     functions: Mapping[ir.OperatorIdentifier, ir.Function]
     place: str
     normal: bool = True
+    writes: bool = False
     inner: _Known | None = None
     types: _Known = field(default_factory=dict)
     values: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
+    answers: dict[Hashable, tuple[tuple[TensorType | None, ...], tuple[np.ndarray | None, ...]]] = field(
+        default_factory=dict
+    )
 
 
 def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = False) -> None:
@@ -61,30 +73,41 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
     Raises:
         ModelError: A node's inputs and attributes contradict each other, or an output's declared type is wrong.
     """
+    with within(received(d for value in model.graph.inputs for d in dims_of(value))):
+        _annotate(model, place, outputs_may_change)
+
+
+def _annotate(model: ir.Model, place: str, outputs_may_change: bool) -> None:
     graph = model.graph
-    run = _Pass(model.functions, place)
+    run = _Pass(model.functions, place, writes=True)
     declared: dict[ir.Value, TensorType] = {}
     for value in (*graph.outputs, *(v for node in graph for v in node.outputs)):
         if (known := tensor_type(value)) is not None:
             declared[value] = known
-    is_complete = True
     meter = bounds.current()
     for value in graph.inputs:
         check_type(tensor_type(value), f"{place}: input {value.name!r}" if place else f"input {value.name!r}")
+    names = SizeNames(model)
     for i, node in enumerate(graph):
         meter.check(place)
         found = _infer(run, node, i, {})
-        for value, known in zip(node.outputs, found, strict=True):
-            known = known or declared.get(value)
+        for value, known in zip(node.outputs, names.of(op_key(node), node.outputs, found, declared), strict=True):
             run.types[value] = known
             _set_type(value, known)
-            is_complete &= (known is not None and known.is_static) or not value.name
-    if not is_complete:
+    names.settle(graph)
+    if any(_is_vague(value) for node in graph for value in node.outputs):
+        # Such as sequences, which the pass above does not follow.
         symbolic().refine(model, declared)
         # What enters a loop may only now have symbols for its sizes, and what leaves it decides what comes after.
         while _carry_symbols(model, place):
             symbolic().refine(model, declared)
     _check_outputs(graph, declared, place, outputs_may_change)
+
+
+def _is_vague(value: ir.Value) -> bool:
+    """Whether not even the rank of a value is known."""
+    known = tensor_type(value)
+    return bool(value.name) and (known is None or known.shape is None)
 
 
 def _carry_symbols(model: ir.Model, place: str) -> bool:
@@ -128,31 +151,64 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
         attrs = _normalize(run, node, op, attrs, types[:own])
         types = types[: len(node.inputs)] + types[own:]
         inputs = [*node.inputs, *inputs[own:]]
-    values = [None if v is None else _value(run, op, v) for v in inputs[: len(node.inputs)]]
+    values = _values(run, op, inputs[: len(node.inputs)])
     graph = node.graph
     flat = attrs if graph is None else without_calls(attrs, run.functions, graph.opset_imports)
-    found = infer_types(op, flat, types, values, len(node.outputs), place=place)
-    if op in CARRIED:
-        found = carried_types(
-            op, attrs, types[:own], values[:2], found, lambda graph, given: _body_types(run, graph, given)
-        )
-    for known in found:
-        check_type(known, place)
-    result = propagate(op, attrs, types[: len(node.inputs)], values, found[0] if found else None)
-    if result is not None:
-        run.values[node.outputs[0]] = result
+    key = (op, flat, tuple(types), tuple(map(_content, values)), len(node.outputs))
+    if key not in run.answers:
+        found = infer_types(op, flat, types, values, len(node.outputs), place=place)
+        if op in CARRIED:
+            found = carried_types(
+                op, attrs, types[:own], values[:2], found, lambda graph, given: _body_types(run, graph, given)
+            )
+        elif op == IF:
+            found = types_of_branches(attrs, found, lambda graph: _branch_types(run, graph))
+        for known in found:
+            check_type(known, place)
+        results = propagate(op, attrs, types[: len(node.inputs)], values, found)
+        run.answers[key] = tuple(found), results
+    found, results = run.answers[key]
+    run.values.update({v: x for v, x in zip(node.outputs, results, strict=False) if x is not None})
     return found
 
 
+def _content(value: np.ndarray | None) -> Hashable:
+    """What two equal values have in common, and no others."""
+    if value is None:
+        return None
+    if value.dtype != object:
+        return value.dtype, value.shape, value.tobytes()
+    return value.shape, tuple((type(x), x) for x in value.reshape(-1).tolist())
+
+
 def _body_types(run: _Pass, graph: ir.Graph, given: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
-    """Types of the results of a body for some types of its inputs; its own values get none."""
-    inner = _Pass(
-        run.functions, run.place, normal=False, types={**run.types, **dict(zip(graph.inputs, given, strict=True))}
-    )
+    """Types of the results of a body for some types of its inputs.
+
+    Its own values get element types, and in a branch shapes: those of a loop differ from round to round.
+    """
+    types = {**run.types, **dict(zip(graph.inputs, given, strict=True))}
+    inner = _Pass(run.functions, run.place, normal=False, writes=run.writes, types=types, values=dict(run.values))
     for i, node in enumerate(graph):
         bounds.current().check(run.place)
-        inner.types.update(zip(node.outputs, _infer(inner, node, i, {}), strict=True))
+        found = _infer(inner, node, i, {})
+        inner.types.update(zip(node.outputs, found, strict=True))
+        for value, known in zip(node.outputs, found, strict=True):
+            if known is not None and run.writes:
+                value.type = ir.TensorType(known.dtype)
+                if known.shape is not None and not graph.inputs:
+                    value.shape = ir.Shape(known.shape)
+    for value, known in zip(graph.inputs, given, strict=True):
+        if known is not None and run.writes:
+            value.type = ir.TensorType(known.dtype)
     return [_type(inner, value) for value in graph.outputs]
+
+
+def _branch_types(run: _Pass, graph: ir.Graph) -> Sequence[TensorType | None]:
+    """Types of the results of a branch; none of one that these sizes do not fit, and which is never taken."""
+    try:
+        return _body_types(run, graph, ())
+    except ModelError:
+        return [None] * len(graph.outputs)
 
 
 def _infer_function(
@@ -232,6 +288,18 @@ def _value(run: _Pass, op: OpKey, value: ir.Value) -> np.ndarray | None:
         else:
             return None  # another operator may read it
     return run.values[value]
+
+
+def _values(run: _Pass, op: OpKey, inputs: Sequence[ir.Value | None]) -> list[np.ndarray | None]:
+    """What is known of the contents of a node's operands."""
+    values = [None if v is None else _value(run, op, v) for v in inputs]
+    if has(op, Trait.SIZES) and any(x is not None for x in values):
+        # Sizes may be multiplied by floats.
+        for i, v in enumerate(inputs):
+            tensor = v.const_value if v is not None and v.is_initializer() else None
+            if values[i] is None and tensor is not None and tensor.dtype in FOLLOWED and tensor.size <= MOST_FACTORS:
+                values[i] = tensor.numpy()
+    return values
 
 
 def _place(run: _Pass, node: ir.Node, index: int) -> str:

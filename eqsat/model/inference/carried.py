@@ -13,8 +13,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.schema.attributes import attr
+from eqsat.schema.dimension import dimension
+from eqsat.schema.size import closer_bounds
+from eqsat.schema.size_choices import largest
+from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType
 
+IF = OpKey("", "If")
 _LOOP, _SCAN = OpKey("", "Loop"), OpKey("", "Scan")
 CARRIED = frozenset({_LOOP, _SCAN})
 """Operators with such values."""
@@ -63,23 +68,53 @@ def carried_types(
     result = [first if _is_shaped(first) else old for first, old in zip(states, found, strict=False)]
     for k, (row, old) in enumerate(zip(ends[len(states) :], found[len(states) :], strict=False)):
         # Without rounds the rows have the shape that the body declares, whatever it makes.
-        if row is not None and row.shape is not None and isinstance(count, int) and count > 0:
+        if row is not None and row.shape is not None and count is not None and closer_bounds(count)[0] > 0:
             place = (axes[k] if k < len(axes) else 0) % (len(row.shape) + 1)
-            old = replace(row, shape=(*row.shape[:place], count, *row.shape[place:]))
+            old = replace(row, shape=(*row.shape[:place], as_dim(count), *row.shape[place:]))
         result.append(old)
     return result
+
+
+def types_of_branches(attrs: Attrs, found: Types, infer: Callable[[ir.Graph], Types]) -> Types:
+    """The types of an If's results: a dimension that ONNX's inference leaves open is that on which its branches agree.
+
+    Args:
+        attrs: Of the node.
+        found: Types of its outputs as ONNX infers them.
+        infer: Infers the types of a branch's outputs.
+    """
+    if all(known is not None and known.is_static for known in found):
+        return found
+    branches = [
+        infer(a.graph) for name in ("then_branch", "else_branch") if isinstance(a := attr(attrs, name), GraphAttr)
+    ]
+    return [_agreed(known, one, other) for known, one, other in zip(found, *branches, strict=True)]
+
+
+def _agreed(known: TensorType | None, one: TensorType | None, other: TensorType | None) -> TensorType | None:
+    if one is None or other is None or one.shape is None or other.shape is None:
+        return known
+    if one.dtype != other.dtype or len(one.shape) != len(other.shape):
+        return known
+    dims = tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
+    if known is not None and known.shape is not None and len(known.shape) == len(dims):
+        dims = tuple(d if a is None else a for a, d in zip(known.shape, dims, strict=True))
+    return TensorType(one.dtype, dims)
 
 
 def _is_shaped(known: TensorType | None) -> bool:
     return known is not None and known.shape is not None
 
 
-def _rounds(graph: ir.Graph, inputs: Types, limits: Sequence[np.ndarray | None]) -> Dim:
-    """The number of rounds of a Loop if no condition ends it; None where that depends on data."""
+def _rounds(graph: ir.Graph, inputs: Types, limits: Sequence[np.ndarray | None]) -> int | None:
+    """The number of rounds of a Loop if no condition ends it, which may be a free size; None where that depends on
+    data.
+    """
     limit, first = limits[:2]
     if limit is None or limit.size != 1 or (inputs[1] is not None and (first is None or not first.all())):
         return None
-    return max(int(limit.reshape(-1)[0]), 0) if keeps_condition(graph) else None
+    count = limit.reshape(-1).tolist()[0]
+    return largest(count, 0) if count is not None and keeps_condition(graph) else None
 
 
 def keeps_condition(graph: ir.Graph) -> bool:
@@ -96,7 +131,7 @@ def is_true(value: ir.Value) -> bool:
     return known is not None and bool(known.numpy().all())
 
 
-def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None], Dim]:
+def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None], int | None]:
     """Types of the slices of a Scan's operands, and how many there are."""
     slices: list[TensorType | None] = []
     count: Dim = None
@@ -107,4 +142,4 @@ def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None
         place = (axes[k] if k < len(axes) else 0) % len(known.shape)
         count = known.shape[place] if count is None or isinstance(known.shape[place], int) else count
         slices.append(replace(known, shape=(*known.shape[:place], *known.shape[place + 1 :])))
-    return slices, count
+    return slices, count if isinstance(count, int) else dimension(count)

@@ -23,6 +23,7 @@ from onnx.shape_inference import InferenceError
 from eqsat.errors import EqsatError, ModelError, reason
 from eqsat.model.inference import contrib
 from eqsat.model.inference.shape_values import propagate
+from eqsat.model.inference.sized_shapes import as_types, sized_shapes
 from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.model.validate.declared import check_operands
 from eqsat.model.validate.fatal import require_least_of
@@ -30,8 +31,10 @@ from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
+from eqsat.schema.dimension import dimension
 from eqsat.schema.functions import Reference, declared_here, find_declared
-from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+from eqsat.schema.size_questions import as_dim
+from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorAttr, TensorType
 
 MAX_VALUE = 4096
 """Elements up to which a known value is passed to inference, which only reads shapes, axes and similar values."""
@@ -78,6 +81,7 @@ def infer_types(
         inputs: Types of its inputs, None for an absent optional one; after them those of the values that
             the subgraphs among the attributes capture, in the order of ``GraphAttr.captured`` and each once.
         values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
+            Elements may be free sizes (:mod:`eqsat.model.inference.shape_values`).
         outputs: How many outputs the node has.
         place: Where the node is, for messages; the operator's name by default.
 
@@ -99,6 +103,7 @@ def infer_types(
         body = declared.body(dict(declared.complete(attrs)))
         return _infer_function(op, body, inputs, values, place)[:outputs]
     if op.domain == opset.MICROSOFT:
+        values = _without_sizes(values)
         return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body, _by_symbols)
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
@@ -114,6 +119,7 @@ def _infer_standard(
     require_least_of(op, attrs, place)
     captured = tuple(dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured))
     own = inputs[: len(inputs) - len(captured)]
+    sizes, values = values, _without_sizes(values)
     try:
         found = _by_onnx(schema, op, attrs, own, values, outputs, dict(zip(captured, inputs[len(own) :], strict=True)))
     except _THROWN as error:
@@ -122,18 +128,16 @@ def _infer_standard(
             raise wrong from error
         # Some rules (Resize) treat a parameter of unknown length as empty.
         try:
-            return symbolic().infer(op, attrs, inputs, values, outputs, place)
+            found = symbolic().infer(op, attrs, inputs, sizes, outputs, place)
         except ModelError:
             raise wrong from error
+        shapes = sized_shapes(op, attrs, inputs, sizes, outputs)
+        return _canonical(found if shapes is None else _refined(as_types(shapes, found), found))
     if any(t is not None and not t.is_static for t in own):
         found = _without_false_zeros(own, found)
     check_types(op, attrs, own, values, found, place)
     if not captured and any(t is None or not t.is_static for t in found):
-        # That package refuses more than ONNX does; then the dimensions stay open.
-        with contextlib.suppress(ModelError):
-            found = _refined(found, symbolic().infer(op, attrs, inputs, values, outputs, place))
-    if op == _SPLIT and len(own) > 1 and own[1] is not None and (len(values) < 2 or values[1] is None):
-        return tuple(_open_along(t, int(attr(attrs, "axis", 0))) for t in found)
+        found = _with_sizes(op, attrs, own, sizes, found, place)
     return found
 
 
@@ -188,8 +192,7 @@ def infer_body(
             continue
         found = infer_types(node.op, node.attrs, node_types, node_values, node.outputs)
         types += found
-        result = propagate(node.op, node.attrs, node_types, node_values, found[0])
-        known += [result, *[None] * (node.outputs - 1)]
+        known += propagate(node.op, node.attrs, node_types, node_values, found)
     return types
 
 
@@ -272,6 +275,48 @@ def _without_false_zeros(
     return tuple(
         t if t is None or t.shape is None else TensorType(t.dtype, tuple(None if d == 0 else d for d in t.shape))
         for t in found
+    )
+
+
+def _with_sizes(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None],
+    found: tuple[TensorType | None, ...],
+    place: str,
+) -> tuple[TensorType | None, ...]:
+    """The types with the dimensions that ONNX's rules leave open, as far as they follow from free sizes."""
+    if op == _SPLIT and len(inputs) > 1 and inputs[1] is not None and not _is_known(values, 1):
+        found = tuple(_open_along(t, int(attr(attrs, "axis", 0))) for t in found)
+    shapes = sized_shapes(op, attrs, inputs, values, len(found))
+    if shapes is not None:
+        return _refined(found, as_types(shapes, found))
+    # That package refuses more than ONNX does; then the dimensions stay open.
+    with contextlib.suppress(ModelError):
+        found = _refined(found, symbolic().infer(op, attrs, inputs, values, len(found), place))
+    return _canonical(found)
+
+
+def _without_sizes(values: _Values) -> list[np.ndarray | None]:
+    """The values without those that have free sizes."""
+    return [v if v is None or v.dtype != object else None for v in values]
+
+
+def _is_known(values: Sequence[np.ndarray | None], position: int) -> bool:
+    value = values[position] if position < len(values) else None
+    return value is not None and value.dtype != object
+
+
+def _canonical(found: tuple[TensorType | None, ...]) -> tuple[TensorType | None, ...]:
+    """The types with expressions of sizes in the one form in which equal ones are equal texts."""
+
+    def written(dim: Dim) -> Dim:
+        size = dimension(dim) if isinstance(dim, str) and not dim.isidentifier() else None
+        return dim if size is None else as_dim(size)
+
+    return tuple(
+        t if t is None or t.shape is None else TensorType(t.dtype, tuple(map(written, t.shape))) for t in found
     )
 
 

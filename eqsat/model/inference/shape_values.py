@@ -1,80 +1,351 @@
-"""Values that follow from shapes: the results of ``Shape`` and of the small integer arithmetic after it.
+"""Values that follow from shapes: the results of ``Shape`` and of the arithmetic after it.
 
-Exporters spell ``reshape to (N, -1)`` as Shape, Gather, Unsqueeze, Concat, Reshape; inference must follow
-such chains to know the result's shape. Only small integer tensors are followed, everything else is None.
+Exporters spell ``reshape to (N, -1)`` as Shape, Gather, Unsqueeze, Concat, Reshape; inference must follow such chains
+to know the result's shape. A value is an array: of the operator's element type where all of its elements are numbers,
+otherwise of objects (:mod:`eqsat.model.inference.size_elements`), of which each is followed by itself. Only small
+tensors are followed; what is not known is None.
+
+Operators that move elements are executed on the elements' numbers, by the kernels that execute the model: whatever they
+do with positions holds for sizes as well.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError
+from eqsat.model.inference import size_elements
+from eqsat.model.inference.size_elements import Element, computed, is_free
 from eqsat.ops.evaluate import constant_value, evaluate, try_need
 from eqsat.ops.needs import is_parametric
 from eqsat.ops.operators import has
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import attr
+from eqsat.schema.dimension import dimension
+from eqsat.schema.size import Size
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _LIMIT = 256
+Value = np.ndarray | None
+FOLLOWED = (
+    ir.DataType.INT64,
+    ir.DataType.INT32,
+    ir.DataType.BOOL,
+    ir.DataType.FLOAT,
+    ir.DataType.DOUBLE,
+)
+"""Element types of values that are followed; floats are a detour of sizes that are scaled."""
 
 
 def propagate(
     op: OpKey,
     attrs: Attrs,
     types: Sequence[TensorType | None],
-    values: Sequence[np.ndarray | None],
-    output: TensorType | None,
-) -> np.ndarray | None:
-    """Value of a node's first output where it follows from its inputs' shapes and values, else None.
+    values: Sequence[Value],
+    outputs: Sequence[TensorType | None],
+) -> tuple[Value, ...]:
+    """Values of a node's outputs where they follow from its inputs' shapes and values, else None.
 
     Args:
         op: The operator.
         attrs: Its attributes.
         types: Types of its inputs, None for an absent one.
         values: Values of its inputs where known.
-        output: Type of its first output.
+        outputs: Types of its outputs.
     """
-    if op.domain:
-        return None
+    unknown = (None,) * len(outputs)
+    if op.domain or not outputs:
+        return unknown
     if op.name == "Constant":
-        return constant_value(attrs)
+        return (constant_value(attrs),)
     if has(op, Trait.BY_TYPE):
-        return _of_shape(op.name, attrs, types[0])
-    if not has(op, Trait.SIZES) or output is None or output.dtype not in _INTEGERS:
-        return None
-    known = [None if t is None else v for v, t in zip(values, types, strict=True)]
-    given = [v for v, t in zip(values, types, strict=True) if t is not None]
-    if not given or any(v is None or v.size > _LIMIT for v in given):
-        return None
-    need = try_need(op, {**defaults(op), **dict(attrs)}, known) if is_parametric(op) else None
-    if need is not None and need.elements > _LIMIT:
-        return None
-    if op.name == "Div" and not np.all(known[1]):
-        return None  # The standard does not define it.
+        known = types[0]
+        dims = None if known is None else dimensions(known)
+        return unknown if dims is None else (_settled(sizes_of_shape(op.name, attrs, dims), ir.DataType.INT64),)
+    if not has(op, Trait.SIZES) or outputs[0] is None or outputs[0].dtype not in FOLLOWED:
+        return unknown
+    given = [None if t is None else _operand(v, t) for v, t in zip(values, types, strict=True)]
+    present = [v for v, t in zip(given, types, strict=True) if t is not None]
+    if any(v is None or v.size > _LIMIT for v in present) or all(v is None for v in values):
+        return unknown
+    complete = {**defaults(op), **dict(attrs)}
     try:
-        result = evaluate(op, attrs, known)[0]
+        if any(v is not None and v.dtype == object for v in given):
+            found = of_sizes(op, attrs, complete, given, outputs)
+        else:
+            found = _of_numbers(op, attrs, complete, given, len(outputs))
     except EqsatError:  # the checks report it with a place
-        return None
-    return None if result is None or result.size > _LIMIT else result.astype(output.dtype.numpy())
+        return unknown
+    return tuple(
+        None if x is None or t is None or x.size > _LIMIT else _settled(x, t.dtype)
+        for x, t in zip([*found, *unknown], outputs, strict=False)
+    )
 
 
-_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+def is_sizes(value: object) -> bool:
+    """Whether a value has an element that is no number."""
+    return isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value.flat[0], str | bytes)
 
 
-def _of_shape(name: str, attrs: Attrs, known: TensorType | None) -> np.ndarray | None:
-    if known is None or known.shape is None:
-        return None
-    dims = known.shape
+def dimensions(known: TensorType) -> list[Element] | None:
+    """The dimensions of a type as elements of its shape; None without a rank."""
+    return None if known.shape is None else [d if isinstance(d, int) else dimension(d) for d in known.shape]
+
+
+def elements(value: np.ndarray) -> list[Element]:
+    """The elements of a value, row by row."""
+    return value.reshape(-1).tolist()
+
+
+def _operand(value: Value, kind: TensorType) -> Value:
+    """A value, or one of which nothing but its shape is known."""
+    if value is not None or kind.elements is None or kind.elements > _LIMIT or kind.dtype not in FOLLOWED:
+        return value
+    return np.full([d for d in kind.shape or () if isinstance(d, int)], None, object)
+
+
+def _settled(value: np.ndarray, dtype: ir.DataType) -> Value:
+    """A value in the form described above; None where nothing is known."""
+    if value.dtype == object:
+        flat = elements(value)
+        if value.size and all(x is None for x in flat):
+            return None
+        if any(x is None or is_free(x) for x in flat):
+            return value
+    return value.astype(dtype.numpy())
+
+
+def _array(flat: Sequence[Element], shape: Sequence[int]) -> np.ndarray:
+    """An array of objects; numpy would take sizes for sequences, or convert them."""
+    found = np.empty(len(flat), object)
+    for i, x in enumerate(flat):
+        found[i] = x
+    return found.reshape(tuple(shape))
+
+
+def sizes_of_shape(name: str, attrs: Attrs, dims: Sequence[Element]) -> np.ndarray:
+    """The result of ``Shape`` or ``Size``."""
     if name == "Shape":
-        start, end = attr(attrs, "start", 0), attr(attrs, "end")
-        dims = dims[slice(start, end)]
-    if not all(isinstance(d, int) for d in dims):
+        dims = dims[slice(attr(attrs, "start", 0), attr(attrs, "end"))]
+        return _array(dims, (len(dims),))
+    multiply = size_elements.OPERATORS["Mul"]
+    return _array([functools.reduce(functools.partial(computed, multiply), dims, 1)], ())
+
+
+def _of_numbers(
+    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: int
+) -> Sequence[Value]:
+    need = try_need(op, complete, values) if is_parametric(op) else None
+    if need is not None and need.elements > _LIMIT:
+        return ()
+    divisor = values[1] if op.name in ("Div", "Mod") else None
+    if divisor is not None and divisor.dtype.kind in "iu" and not np.all(divisor):
+        return ()  # The standard does not define it.
+    return evaluate(op, attrs, values, outputs)
+
+
+# ---- sizes -------------------------------------------------------------------------------------------
+
+
+def of_sizes(
+    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: Sequence[TensorType | None]
+) -> Sequence[Value]:
+    """The results of an operator of which an operand has free sizes; what is not known is None.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        complete: The same with defaults.
+        values: Of its inputs, None for an absent one.
+        outputs: Types of its outputs.
+
+    Raises:
+        ExecutionError: The operands do not fit together.
+    """
+    name = op.name
+    if name in _MOVING:
+        return _moved(op, attrs, complete, values, len(outputs))
+    if name in _REDUCING:
+        return [_reduced(name, complete, values)]
+    if name == "Range":
+        return [_range(values)]
+    if name == "CumSum":
+        return [_running_sum(complete, values)]
+    if not has(op, Trait.ELEMENTWISE):
+        return ()
+    operands = [v for v in values if v is not None] if name not in _KEEPS_ABSENT else list(values)
+    if name == "CastLike":
+        like = outputs[0]
+        name, complete, operands = "Cast", {"to": like.dtype if like is not None else 0}, operands[:1]
+    folded = {"Sum": "Add"}.get(name, name)
+    rule = size_elements.operator(folded, complete)
+    if rule is None:
+        rule = _unknown
+    if folded in _OF_TWO and len(operands) != 2:
+        total = operands[0]
+        for other in operands[1:]:
+            total = _elementwise(OpKey("", folded), (), rule, [total, other], outputs)
+        return [total]
+    return [_elementwise(OpKey("", folded), attrs if folded == op.name else (), rule, operands, outputs)]
+
+
+_KEEPS_ABSENT = frozenset({"Clip"})
+_OF_TWO = frozenset({"Add", "Max", "Min"})
+_MOVING: dict[str, tuple[int, ...] | None] = {
+    "Compress": (0,),
+    "Concat": None,
+    "Expand": (0,),
+    "Flatten": (0,),
+    "Gather": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+    "Identity": (0,),
+    "Pad": (0, 2),
+    "Reshape": (0,),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "Slice": (0,),
+    "Split": (0,),
+    "Squeeze": (0,),
+    "Tile": (0,),
+    "Transpose": (0,),
+    "Unsqueeze": (0,),
+}
+"""Operators that move elements, and the operands that hold these; None for all of them."""
+
+
+def _unknown(*_: Element) -> Element:
+    return None
+
+
+def _moved(
+    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: int
+) -> Sequence[Value]:
+    """The operator executed on the numbers of the elements; 0 is the number of what it fills in."""
+    data = _MOVING[op.name] or range(len(values))
+    if complete.get("reduction", "none") not in ("none", b"none") or complete.get("mode", "constant") != "constant":
+        return ()
+    known: list[Element] = [0]
+    operands: list[Value] = []
+    for i, value in enumerate(values):
+        if value is None or i not in data:
+            if value is not None and value.dtype == object:
+                return ()
+            operands.append(value)
+            continue
+        operands.append(np.arange(len(known), len(known) + value.size).reshape(value.shape))
+        known += elements(value)
+    need = try_need(op, complete, operands) if is_parametric(op) else None
+    if need is not None and need.elements > _LIMIT:
+        return ()
+    found = evaluate(op, attrs, operands, outputs)
+    return [None if x is None else _array([known[i] for i in x.reshape(-1).tolist()], x.shape) for x in found]
+
+
+def _elementwise(
+    op: OpKey,
+    attrs: Attrs,
+    rule: Callable[..., Element],
+    operands: Sequence[Value],
+    outputs: Sequence[TensorType | None],
+) -> Value:
+    shape = np.broadcast_shapes(*(v.shape for v in operands if v is not None))
+    rows = zip(*(elements(np.broadcast_to(np.array(None) if v is None else v, shape)) for v in operands), strict=True)
+    partial = op.name in size_elements.KNOWS_MORE
+    flat: list[Element] = []
+    for row in rows:
+        given = [x for x, v in zip(row, operands, strict=True) if v is not None]
+        if any(x is None for x in given) and not partial:
+            flat.append(None)
+        elif any(x is None or is_free(x) for x in given):
+            flat.append(computed(rule, *row, partial=True))
+        else:
+            flat.append(_of_row(op, attrs, row, operands, outputs[0]))
+    return _array(flat, shape)
+
+
+def _of_row(
+    op: OpKey, attrs: Attrs, row: Sequence[Element], operands: Sequence[Value], output: TensorType | None
+) -> Element:
+    """The result of numbers, computed as the operator computes it."""
+    single = any(v is not None and v.dtype == np.float32 for v in operands)
+    single |= output is not None and output.dtype == ir.DataType.FLOAT
+    dtypes = [None if v is None else _dtype(v, x, single) for v, x in zip(operands, row, strict=True)]
+    given = [None if d is None else np.asarray(x, d) for x, d in zip(row, dtypes, strict=True)]
+    if op.name in ("Div", "Mod") and given[1] is not None and given[1].dtype.kind in "iu" and not given[1]:
         return None
-    sizes = [int(d) for d in dims if isinstance(d, int)]
-    return np.asarray(sizes if name == "Shape" else math.prod(sizes), np.int64)
+    found = evaluate(op, attrs, given)[0]
+    return None if found is None else found.item()
+
+
+def _dtype(value: np.ndarray, element: Element, single: bool) -> np.dtype:
+    if value.dtype != object:
+        return value.dtype
+    if isinstance(element, float):
+        return np.dtype(np.float32 if single else np.float64)
+    return np.dtype(bool if isinstance(element, bool) else np.int64)
+
+
+_REDUCING = {"ReduceMax": "Max", "ReduceMin": "Min", "ReduceProd": "Mul", "ReduceSum": "Add"}
+
+
+def _reduced(name: str, complete: Mapping[str, Any], values: Sequence[Value]) -> Value:
+    x, axes = values[0], values[1] if len(values) > 1 else None
+    if x is None or not x.size or (axes is not None and axes.dtype == object):
+        return None
+    chosen = () if axes is None else tuple(int(a) % max(x.ndim, 1) for a in axes)
+    if not chosen and complete.get("noop_with_empty_axes"):
+        return x
+    chosen = chosen or tuple(range(x.ndim))
+    rule = size_elements.OPERATORS[_REDUCING[name]]
+    kept = [a for a in range(x.ndim) if a not in chosen]
+    rows = np.transpose(x, [*kept, *chosen]).reshape(*(x.shape[a] for a in kept), -1)
+    flat = [
+        functools.reduce(functools.partial(computed, rule), row.tolist()) for row in rows.reshape(-1, rows.shape[-1])
+    ]
+    shape = (
+        [1 if a in chosen else n for a, n in enumerate(x.shape)] if complete["keepdims"] else [x.shape[a] for a in kept]
+    )
+    return _array(flat, shape)
+
+
+def _range(values: Sequence[Value]) -> Value:
+    start, limit, step = (None if v is None else v.item() for v in values)
+    count = number_of_steps(start, limit, step)
+    if not isinstance(count, int) or isinstance(count, Size) or count > _LIMIT:
+        return None
+    add, multiply = size_elements.OPERATORS["Add"], size_elements.OPERATORS["Mul"]
+    return _array([computed(add, start, computed(multiply, step, i)) for i in range(count)], (count,))
+
+
+def number_of_steps(start: Element, limit: Element, step: Element) -> Element:
+    """How many elements a ``Range`` has; None where it is not known."""
+    divide, subtract, most = (size_elements.OPERATORS[name] for name in ("Div", "Sub", "Max"))
+    way = computed(subtract, limit, start)
+    if isinstance(step, int) and not isinstance(step, Size):
+        if step < 0:
+            way, step = computed(size_elements.OPERATORS["Neg"], way), -step
+        way = computed(most, way, 0)
+        return computed(divide, computed(size_elements.OPERATORS["Add"], way, step - 1), step)
+    if isinstance(step, float) and step == 1.0:
+        found = computed(most, computed(size_elements.OPERATORS["Ceil"], way), 0.0)
+        return computed(lambda a: size_elements.cast(a, ir.DataType.INT64), found)
+    return None
+
+
+def _running_sum(complete: Mapping[str, Any], values: Sequence[Value]) -> Value:
+    x = values[0]
+    if x is None or x.ndim != 1 or complete.get("exclusive") or complete.get("reverse"):
+        return None
+    add = size_elements.OPERATORS["Add"]
+    total, flat = 0, []
+    for element in elements(x):
+        total = computed(add, total, element)
+        flat.append(total)
+    return _array(flat, x.shape)

@@ -19,6 +19,7 @@ from eqsat.model.inference.corrections import make_sound
 from eqsat.model.validate.checks import contradiction
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, tensor_of
+from eqsat.schema.size import Size
 from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 make_sound()
@@ -47,7 +48,7 @@ def infer(
             continue
         value = ir.Value(name=f"%{i}", type=ir.TensorType(known.dtype))
         value.shape = None if known.shape is None else ir.Shape(known.shape)
-        if i < len(values) and (array := values[i]) is not None:
+        if i < len(values) and (array := values[i]) is not None and array.dtype != object:
             value.const_value = tensor_of(array, known.dtype)
         operands.append(value)
     node = ir.Node(op.domain, op.name, operands, from_attrs(attrs, op), num_outputs=outputs)
@@ -58,9 +59,12 @@ def infer(
         {d for t in inputs if t is not None and t.shape is not None for d in t.shape if isinstance(d, str)}
     )
     try:
-        for operand in operands:
-            if operand is not None:
-                context.name_anonymous_dims(operand)
+        for operand, array in zip(operands, [*values, *[None] * len(operands)], strict=False):
+            if operand is None:
+                continue
+            context.name_anonymous_dims(operand)
+            if array is not None and array.dtype == object and array.ndim < 2:
+                context.set_symbolic_value(operand, [_symbolic(context, x) for x in array.reshape(-1).tolist()])
         rule(context, node)
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
         raise contradiction(place, inputs, str(error)) from error
@@ -68,6 +72,13 @@ def infer(
         raise contradiction(place, inputs, context.errors[0].message)
     generated = context.generated_dim_names
     return tuple(_known(value, generated) for value in node.outputs)
+
+
+def _symbolic(context: osi.ShapeInferenceContext, element: object) -> int | ir.SymbolicDim:
+    """The element of a shape as the package has it."""
+    if isinstance(element, Size):
+        return ir.SymbolicDim(f"{element:model}")
+    return element if isinstance(element, int) else context.new_symbolic_dim()
 
 
 def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:

@@ -130,25 +130,25 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Mod", numpy=mod, traits=BROADCASTS | POLES, checks=(attributes.mod, data.divide), sampling=sample.divide,
-    undefined=undefined.division)
-declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES, sampling=None,
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES, checks=(attributes.mod, data.divide),
+    sampling=sample.divide, undefined=undefined.division)
+declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES, sampling=None,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
 declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
     macs=count.variadic, quantization=Role(keeps=True, selects=True))
 declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
     macs=count.variadic, quantization=Role(keeps=True, selects=True))
-declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS, macs=count.variadic,
+declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, macs=count.variadic,
     quantization=COMPUTES, scale=scales.of_sum)
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
     over_reals=reals.mean)
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where)
-declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS,
+declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES,
     checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
 declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
-declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS | SIZES)
 declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE)
 declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE)
 declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE)
@@ -156,16 +156,17 @@ declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | PO
     checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
     scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
 declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES)
-declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS, over_reals=reals.greater)
-declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS,
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS | SIZES,
+    over_reals=reals.greater)
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES,
     over_reals=reals.greater_or_equal)
-declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS)
-declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS)
+declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS | SIZES)
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES)
 declare("Mul", numpy=_since_broadcasting(np.multiply), traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO,
     quantization=COMPUTES, scale=scales.of_product, bounds=bounds.multiplied)
-declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE)
-declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO,
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE | SIZES)
+declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO | SIZES,
     sampling=sample.power, quantization=Role(data=(0,), by_number=lambda n: n >= 1 and n.is_integer()))
 declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
-declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE)
+declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE | SIZES)

@@ -71,6 +71,6 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 # fmt: off
 declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | REARRANGES,
     normal_form=(normal.saturation,), sampling=sample.cast, undefined=undefined.cast)
-declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,),
+declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS | SIZES, normal_form=(normal.saturation,),
     undefined=undefined.cast)
 declare("BitCast", numpy=bit_cast, traits=MOVES)

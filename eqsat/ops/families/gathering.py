@@ -143,19 +143,19 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 # fmt: off
 declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(data.gather,),
     normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
-declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP,
+declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP | SIZES,
     checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),), quantization=MOVES_DATA)
-declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES, need=need_gather_nd,
+declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
     checks=(attributes.indices_nd, data.gather_nd), quantization=MOVES_DATA)
 declare("Scatter", numpy=scatter_elements, traits=INDEXES)
-declare("ScatterElements", numpy=scatter_elements, traits=INDEXES, macs=count.scatter,
+declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
     normal_form=(normal.axis(),))
-declare("ScatterND", numpy=scatter_nd, traits=INDEXES, macs=count.scatter,
+declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd)
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),))
-declare("Compress", numpy=compress, traits=MOVES, shaped_by=(1,), checks=(attributes.axis,),
+declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),
     normal_form=(normal.axis(),))
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
 declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,

@@ -217,7 +217,7 @@ _ALONG_AXIS: Facets = {"macs": count.input_elements, "checks": (attributes.axis,
 
 declare("ArgMax", numpy=_arg(np.argmax), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
 declare("ArgMin", numpy=_arg(np.argmin), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
-declare("CumSum", numpy=_cumulative(np.cumsum, 0), traits=LINEAR, macs=count.input_elements,
+declare("CumSum", numpy=_cumulative(np.cumsum, 0), traits=LINEAR | SIZES, macs=count.input_elements,
     checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
 declare("CumProd", numpy=_cumulative(np.cumprod, 1), macs=count.input_elements,
     checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
@@ -228,11 +228,13 @@ declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, com
 declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
 declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
-declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS, quantization=MOVES_DATA, common=_REDUCES)
+declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
+    common=_REDUCES)
 declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION | LINEAR, quantization=DATA, common=_REDUCES)
-declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, quantization=MOVES_DATA, common=_REDUCES)
+declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
+    common=_REDUCES)
 declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION | SIZES, common=_REDUCES)
-declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR, common=_REDUCES)
+declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR | SIZES, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE | TOTAL,
     sampling=sample.along, quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)

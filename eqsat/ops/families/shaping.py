@@ -159,8 +159,8 @@ declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | F
     shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
     bounds=bounds.part)
-declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES, normal_form=(normal.axis(),),
-    sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
+declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES | SIZES,
+    normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,), checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
     sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same)
@@ -168,11 +168,11 @@ declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MO
     shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))), axes=Axes(1, of_result=True),
     sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same)
-declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL, checks=(data.transpose,),
+declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES, checks=(data.transpose,),
     normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
     checks=(data.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
-declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_tile,
+declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
     checks=(data.parameters(vectors=(1,)),), sampling=sample.tile, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)

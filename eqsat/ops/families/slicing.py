@@ -184,13 +184,13 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
     sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated)
-declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES, shaped_by=(1,),
+declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.split), normal_form=(normal.axis(), normal.parts),
     sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
     axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part)
-declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC, shaped_by=(1, 3),
+declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1, 3),
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
             data.parameters(vectors=(1, 3), numbers=(2,)), data.pad),

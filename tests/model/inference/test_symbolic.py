@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import onnx_ir as ir
 import pytest
 
+from eqsat.model.inference import annotate
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.load import load
+from eqsat.schema.types import TensorType
 
 ENDS = (0, 1, 5, 128, -1, -3, 10**9, 2**31 - 1, 2**63 - 1)
 
@@ -121,3 +125,54 @@ def test_extracted_features_keep_their_row(data: str, indices: str, expected: tu
             assert isinstance(size, ir.SymbolicDim) and not {"N", "M"} & set(size.free_symbols())
         else:
             assert (size if isinstance(size, int) else str(size.value)) == wanted
+
+
+def _inferred(monkeypatch: pytest.MonkeyPatch, layers: int) -> int:
+    """How many nodes are inferred in a model of equal layers."""
+    called = 0
+
+    def counting(*args: Any, **given: Any) -> tuple[TensorType | None, ...]:
+        nonlocal called
+        called += 1
+        return infer_types(*args, **given)
+
+    monkeypatch.setattr(annotate, "infer_types", counting)
+    nodes = "\n".join(
+        f"s{k} = Shape(x{k}) n{k} = Gather(s{k}, i) m{k} = Unsqueeze(n{k}, at) c{k} = Concat <axis=0> (m{k}, all, two) "
+        f"r{k} = Reshape(x{k}, c{k}) t{k} = Transpose <perm=[0, 2, 1]> (r{k}) x{k + 1} = Reshape(t{k}, s{k})"
+        for k in range(layers)
+    )
+    load(
+        f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[N, M, 2] x0) => (float[N, M, 2] x{layers})
+        <int64 i = {{0}}, int64[1] at = {{0}}, int64[1] all = {{-1}}, int64[1] two = {{2}}> {{ {nodes} }}"""
+    )
+    return called
+
+
+def test_equal_layers_are_inferred_once(monkeypatch: pytest.MonkeyPatch):
+    assert _inferred(monkeypatch, 2) == _inferred(monkeypatch, 40) <= 14
+
+
+def test_branches_that_agree_say_the_size_of_an_if():
+    model = load(
+        """<ir_version: 8, opset_import: ["": 13]>
+        g (float[N, 4] x, bool c) => (float[A, B] y) {
+            z = If (c) <then_branch = t () => (float[A, B] u) { u = Relu(x) },
+                        else_branch = e () => (float[C, D] v) { w = Concat<axis=1>(x, x) s = Neg(x) v = Abs(s) }>
+            y = Neg(z)
+        }"""
+    )
+    assert str(model.graph.outputs[0].shape) == "[N,4]"
+
+
+def test_made_up_names_give_way_to_declared_ones():
+    model = load(
+        """<ir_version: 8, opset_import: ["": 13]>
+        g (float[N] x) => (int64[found, 1] y, int64[7] z) {
+            i = NonZero(x) t = Transpose(i) n = Neg(t) y = Abs(n)
+            d = NonZero(x) e = Squeeze(d) z = Neg(e)
+        }"""
+    )
+    assert [str(v.shape) for v in model.graph.outputs] == ["[found,1]", "[7]"]
+    assert [str(node.outputs[0].shape) for node in model.graph][:2] == ["[1,found]", "[found,1]"]

@@ -20,7 +20,7 @@ from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.templates import Template, Tensor, along
 from eqsat.ops.windows import integers
-from eqsat.schema.size import largest
+from eqsat.schema.size_choices import largest
 
 
 def _axis(task: Task) -> int:

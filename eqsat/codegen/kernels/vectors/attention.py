@@ -23,7 +23,7 @@ from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
 from eqsat.codegen.spelling import spelled
 from eqsat.codegen.vectors import finish
 from eqsat.schema.dimension import broadcast_shapes
-from eqsat.schema.size import smallest
+from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 

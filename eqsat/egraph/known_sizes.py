@@ -1,0 +1,177 @@
+"""What the model's own nodes say of sizes: values that follow from shapes, and shapes as literals.
+
+Where sizes are free, a shape is no constant, but some of its elements may be: ``x.shape[3]`` of a
+``float[N, 4, 197, 64]`` is 64 although N is free, and what is computed from it is a number. Such values become
+constants. An operand that says a shape of free sizes can often be a literal all the same: ``Reshape`` copies a
+dimension where it reads 0 and computes one where it reads -1, ``Expand`` keeps a dimension where it reads 1. Then the
+node with the literal is another program of the same value, which needs no arithmetic and which rules can look at.
+
+This follows the nodes in the model's order, before they are written; signatures are answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.bindings import bindings
+from eqsat.egraph.encode import CHUNK, EncodedNode, Encoding
+from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.intern import Tables
+from eqsat.egraph.shape_operands import literal_operands
+from eqsat.errors import EqsatError
+from eqsat.model.inference.infer import infer_types
+from eqsat.model.inference.shape_values import propagate
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.types import GraphAttr, TensorType, type_of
+
+NAME = "known_sizes"
+"""In the place of a rule's name."""
+
+
+@dataclass
+class KnownSizes:
+    """Follows sizes through the nodes of one model.
+
+    Attributes:
+        tables: Of the e-graph.
+        sizes: By value of the model, an array that has free sizes.
+        literals: By node, operands that are other than in the model: their positions and constants.
+    """
+
+    tables: Tables
+    sizes: dict[int, np.ndarray] = field(default_factory=dict)
+    literals: dict[int, dict[int, int]] = field(default_factory=dict)
+    _answers: dict[Hashable, tuple[Sequence[TensorType | None], Sequence[np.ndarray | None]]] = field(
+        default_factory=dict
+    )
+
+    def follow(self, encoding: Encoding, index: int, types: list[int | None], values: list[int | None]) -> None:
+        """Completes what is known of a node's results.
+
+        Args:
+            encoding: The model.
+            index: Of the node.
+            types: By value the id of its type where known; those of the results are changed.
+            values: By value the id of the small constant that it is; those of the results are changed.
+        """
+        node = encoding.nodes[index]
+        tables = self.tables
+        given = [0 if o is None else types[o] for o in node.operands]
+        arrays = [self._array(o, values) for o in node.operands]
+        known = [None if k is None else tables.types[k] for k in given]
+        if None not in given and not any(isinstance(a, GraphAttr) for _, a in node.attrs):
+            vague = any(types[k] is None or _is_vague(tables.types[types[k] or 0]) for k in node.results)
+            op, reads = node.constructor.op, any(o in self.sizes for o in node.operands)
+            follows = has(op, Trait.BY_TYPE) or (reads and has(op, Trait.SIZES))
+            if vague or (follows and any(values[k] is None for k in node.results)):
+                self._complete(node, known, tuple(k or 0 for k in given), arrays, types, values)
+        for k in node.results:
+            said = type_of(encoding.values[k])
+            inferred = None if types[k] is None else tables.types[types[k] or 0]
+            if said is not None and said.shape is not None and (inferred is None or _is_vaguer(inferred, said)):
+                types[k] = tables.types.id(said)
+        if known and known[0] is not None and any(o in self.sizes for o in node.operands):
+            result = types[node.results[0]]
+            found = literal_operands(
+                node.constructor.op, known[0], arrays, None if result is None else tables.types[result]
+            )
+            if found:
+                self.literals[index] = {
+                    i: tables.constants.of_array(np.asarray(x, np.int64), ir.DataType.INT64) for i, x in found.items()
+                }
+
+    def _complete(
+        self,
+        node: EncodedNode,
+        known: Sequence[TensorType | None],
+        ids: tuple[int, ...],
+        arrays: Sequence[np.ndarray | None],
+        types: list[int | None],
+        values: list[int | None],
+    ) -> None:
+        tables, op = self.tables, node.constructor.op
+        key = (node.constructor, node.number, ids, *map(_content, arrays))
+        if key not in self._answers:
+            try:
+                found = infer_types(op, node.attrs, known, arrays, len(node.results))
+                self._answers[key] = found, propagate(op, node.attrs, known, arrays, found)
+            except EqsatError:  # Loading reports it.
+                self._answers[key] = (), ()
+        found, results = self._answers[key]
+        for k, kind in zip(node.results, found, strict=False):
+            if kind is not None and kind.shape is not None:
+                inferred = None if types[k] is None else tables.types[types[k] or 0]
+                if inferred is None or _is_vaguer(inferred, kind):
+                    types[k] = tables.types.id(kind)
+        for k, kind, array in zip(node.results, found, results, strict=False):
+            if array is None or kind is None or values[k] is not None:
+                continue
+            if array.dtype == object:
+                self.sizes[k] = array
+            else:
+                values[k] = tables.constants.of_array(array, kind.dtype)
+
+    def _array(self, operand: int | None, values: Sequence[int | None]) -> np.ndarray | None:
+        """What is known of an operand's contents."""
+        if operand is None:
+            return None
+        constant = values[operand]
+        return self.sizes.get(operand) if constant is None else self.tables.constants[constant].numpy()
+
+
+def write_literals(engine: Engine, encoding: Encoding, known: KnownSizes, rule: int) -> None:
+    """Adds the nodes that read literals to the classes of their results.
+
+    Args:
+        engine: In which the model is written.
+        encoding: The model.
+        known: What was followed.
+        rule: The rule number of the e-nodes.
+    """
+    actions = list(_actions(encoding, known, rule))
+    for start in range(0, len(actions), CHUNK):
+        engine.run_once(actions[start : start + CHUNK])
+
+
+def _actions(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
+    for index, literals in known.literals.items():
+        node = encoding.nodes[index]
+        operands = [
+            call("Const", integer(literals[i])) if i in literals else _operand(o) for i, o in enumerate(node.operands)
+        ]
+        args = [integer(node.number), *operands]
+        yield bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(rule))
+        yield bindings.Union(SPAN, call("ref", integer(node.results[0])), call(node.constructor.name, *args))
+
+
+def _operand(operand: int | None) -> object:
+    return call("Const", integer(0)) if operand is None else call("ref", integer(operand))
+
+
+def _is_vague(known: TensorType | None) -> bool:
+    return known is None or known.shape is None or None in known.shape
+
+
+def _is_vaguer(known: TensorType, other: TensorType) -> bool:
+    """Whether a type says less than another one of the same rank."""
+    if known.dtype != other.dtype or other.shape is None:
+        return False
+    if known.shape is None:
+        return True
+    return len(known.shape) == len(other.shape) and any(
+        a is None and b is not None for a, b in zip(known.shape, other.shape, strict=True)
+    )
+
+
+def _content(array: np.ndarray | None) -> Hashable:
+    if array is None:
+        return None
+    if array.dtype != object:
+        return array.dtype, array.shape, array.tobytes()
+    return array.shape, tuple((type(x), x) for x in array.reshape(-1).tolist())
