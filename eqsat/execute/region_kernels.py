@@ -230,9 +230,8 @@ class _Facts:
         except ModelError:
             return
         self.types.update((v, kind) for v, kind in zip(node.outputs, found, strict=True) if kind is not None)
-        array = propagate(op, attrs, types, arrays, found[0])
-        if array is not None:
-            self.arrays[node.outputs[0]] = array
+        known = propagate(op, attrs, types, arrays, found)
+        self.arrays.update((v, array) for v, array in zip(node.outputs, known, strict=True) if array is not None)
 
 
 def _inside(composite: ir.Function, call: ir.Node, outside: _Facts) -> _Facts:
