@@ -6,6 +6,7 @@ settled by type inference and by the rule's own conditions, and what does not is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from eqsat.check.data import Mood
 from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.node import PatternNode
+from eqsat.check.wishes import keys_of
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
@@ -27,11 +29,13 @@ from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate, holds
 from eqsat.rules.print_term import flat
-from eqsat.schema.attributes import make_attrs
+from eqsat.schema.attributes import default_attrs, make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 WISHED = 0.8
 """How often a leaf is drawn as the conditions ask for; otherwise it is left to chance, which they may want as well."""
+_IN_GROUPS = {"QLinearConcat": 3}
+"""Operators whose variadic operands belong together, so many each."""
 _ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 
@@ -63,6 +67,7 @@ class Attempt:
         made: By pattern.
         shared: By what occurrences of one node have in common.
         sites: The step that a pattern became.
+        sides: Which sides of alternatives in conditions it is to meet.
     """
 
     drawing: Drawing
@@ -76,9 +81,11 @@ class Attempt:
     made: dict[int, Drawn] = field(default_factory=dict)
     shared: dict[Any, _Twins] = field(default_factory=dict)
     sites: dict[Match, Step] = field(default_factory=dict)
+    sides: dict[int, bool] = field(default_factory=dict)
 
     def instance(self) -> Instance:
-        self.main = self.chance.weighted(data.DTYPES)
+        self.sides = self.drawing.wishes.sides(self.chance)
+        self.main = self.chance.weighted(self.drawing.dtypes)
         roots = [self.match(root, None, None) for root in self.drawing.clause.roots]
         if any(root.constant for root in roots):
             raise Rejected("a root is constant")
@@ -133,11 +140,11 @@ class Attempt:
         wishes = self.drawing.wishes
         wished = name in wishes and chance.happens(WISHED)
         if wished and values is None:
-            shape = wishes.shape(name, shape, dtype, self.env, chance)
+            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
         if wished and values is not None:
-            values = wishes.contents(name, values, self.env)
+            values = wishes.contents(name, values, self.env, chance, self.sides)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
             values = data.array(
@@ -224,8 +231,14 @@ class Attempt:
     def _node(self, pattern: Match, key: Any, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
         op = pattern.ops[0]
         args = self._args(pattern)
-        node = PatternNode(self, op, args, self._required(pattern), dtype, shape, self.drawing.outputs[key])
+        required = self._required(pattern)
+        if dtype is not None:
+            shape = self._wished(pattern, dtype, shape)
+        node = PatternNode(self, pattern, args, required, dtype, shape, self.drawing.outputs[key])
         sampler(op)(node)
+        for name, default in default_attrs(op):
+            if name in node.asked:
+                node.attr(name, default)
         operands = node.operands()
         types = [None if o is None else o.type for o in operands]
         values = [None if o is None else o.value for o in operands]
@@ -249,13 +262,43 @@ class Attempt:
         self.shared[key] = _Twins(results, self.steps[-1])
         return results[pattern.output]
 
+    def _wished(self, pattern: Match, dtype: ir.DataType, shape: Shape | None) -> Shape | None:
+        """The shape of a result, as conditions on it and on the lengths of attributes ask for it."""
+        wishes, chance = self.drawing.wishes, self.chance
+        rank = wishes.rank(pattern, self.env, chance, self.sides)
+        if rank is not None and (shape is None or len(shape) != rank) and chance.happens(WISHED):
+            shape = chance.shape(rank)
+        if pattern.bind is not None and pattern.bind in wishes and chance.happens(WISHED):
+            given = chance.shape() if shape is None else shape
+            shape = wishes.shape(pattern.bind, given, dtype, self.env, chance, self.sides)
+        return shape
+
+    def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any:
+        """The value of an attribute that the operator is free to choose, as conditions ask for it.
+
+        Args:
+            value: What it chose.
+            attrs: Its attributes that are decided.
+        """
+        wishes = self.drawing.wishes
+        keys = [key for key in keys_of(pattern, name) if key in wishes]
+        if not keys or not self.chance.happens(WISHED):
+            return value
+        env: dict[str, object] = dict(self.env)
+        for bind in pattern.attrs:
+            if bind.name is not None and bind.attribute in attrs:
+                env.setdefault(bind.name, attrs[bind.attribute])
+        if pattern.bind is not None:
+            env[pattern.bind] = NodeFacts(pattern.ops[0], tuple(attrs.items()))
+        return wishes.attribute(keys, value, env, self.chance, self.sides)
+
     def _args(self, pattern: Match) -> list[Pattern | None]:
         args: list[Pattern | None] = []
         for arg in pattern.args:
             if isinstance(arg, Rest):
-                rest: list[Pattern | None] = [
-                    Name(f"{arg.name}_{i}", arg.place) for i in range(self.chance.number(0, 2))
-                ]
+                each = _IN_GROUPS.get(pattern.ops[0].name, 1)
+                count = each * self.chance.number(0 if each == 1 else 1, 2)
+                rest: list[Pattern | None] = [Name(f"{arg.name}_{i}", arg.place) for i in range(count)]
                 args += rest
             else:
                 args.append(arg)

@@ -7,7 +7,7 @@ added there (an e-node with the rule's number, or another value of the left side
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.check.instance import Instance, application, show
 from eqsat.check.oracle import Oracle, Unsupported, require_defined
+from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.ops.sampling.chance import Rejected
@@ -24,7 +25,6 @@ from eqsat.schema.types import TensorType
 
 ROUNDS = 2
 """Rounds of saturation: one fires the rule, another lets it meet what it has made."""
-COMMUTED = 1
 
 Value = Any
 """An array, or the outputs of an operator with several."""
@@ -148,6 +148,10 @@ class Audit:
         left = values[node.eclass]
         if found is None or isinstance(left, tuple):
             return
+        if isinstance(found, np.ndarray) and Constructor(node.op, len(node.children), node.outputs).is_commutative:
+            # The order of operands is the operator's business: a rule also matches the other one.
+            other = self._run(replace(node, children=node.children[::-1]), values, wide)
+            found = other if isinstance(other, np.ndarray) and _same_bits(other, left) else found
         name = names.get(node.eclass, "")
         folded = node.eclass in self._folded and node.eclass not in self._live
         if isinstance(found, str):
@@ -230,6 +234,10 @@ class Audit:
         if node.kind == "part":
             return f"{operands[0]}[{node.number}]"
         return application(node.op, node.attrs, operands)
+
+
+def _same_bits(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
 
 
 def _widened(array: np.ndarray, wide: bool) -> np.ndarray:

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.ops.sampling.node import Fill
-from eqsat.rules.ast import Apply, Number, Rule
+from eqsat.rules.ast import Apply, Name, Number, Rule
 from eqsat.rules.tree import walk
-from eqsat.schema.dtypes import limits
+from eqsat.schema.dtypes import dtype_name, limits
 
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""
@@ -36,6 +37,27 @@ DTYPES: dict[ir.DataType, float] = {
     ir.DataType.BOOL: 0.02,
 }
 """Element types by how often they are drawn; those that an operator does not take are left out there."""
+RARE = (
+    ir.DataType.BFLOAT16,
+    ir.DataType.UINT16,
+    ir.DataType.UINT64,
+    ir.DataType.INT4,
+    ir.DataType.UINT4,
+    ir.DataType.INT2,
+    ir.DataType.UINT2,
+    ir.DataType.FLOAT8E4M3FN,
+    ir.DataType.FLOAT8E4M3FNUZ,
+    ir.DataType.FLOAT8E5M2,
+    ir.DataType.FLOAT8E5M2FNUZ,
+)
+"""Element types that are drawn only where a rule names them, or where an operator takes none of the usual ones."""
+_NAMED = 0.4
+
+
+def dtypes_of(rule: Rule) -> dict[ir.DataType, float]:
+    """The element types of a rule's instances, by how often they are drawn."""
+    names = {n.name for n in walk((rule.left, rule.right, rule.where)) if isinstance(n, Name)}
+    return DTYPES | {d: _NAMED for d in RARE if dtype_name(d) in names}
 
 
 @dataclass(frozen=True)
@@ -180,7 +202,7 @@ def _scaled(chance: Chance, values: np.ndarray, mood: Mood, numbers: Sequence[fl
 
 
 def _with_specials(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
-    info = np.finfo(dtype.numpy())
+    info = ml_dtypes.finfo(dtype.numpy())
     specials = np.array(
         [
             0.0,

@@ -14,6 +14,7 @@ import numpy as np
 from eqsat.check.audit import Claim
 from eqsat.check.data import literals
 from eqsat.check.instance import Instance, application
+from eqsat.check.verdict import widened
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Rule
@@ -182,6 +183,7 @@ def differing(left: np.ndarray, right: np.ndarray, atol: float | None) -> np.nda
     """
     if left.shape != right.shape or left.dtype != right.dtype:
         return np.ones(left.shape, bool)
+    left, right = widened(left), widened(right)
     if left.dtype.kind not in "fiu":
         return np.asarray(left != right)
     if left.dtype.kind in "iu" and not atol:

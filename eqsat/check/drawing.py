@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.check.data import Pool
+from eqsat.check.data import Pool, dtypes_of
 from eqsat.check.instance import Instance
 from eqsat.check.wishes import Wishes
 from eqsat.egraph.compile import const_names
@@ -40,6 +40,7 @@ class Drawing:
     Attributes:
         pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and of the
             shapes and contents that its conditions ask for; otherwise only by chance.
+        dtypes: Element types of its values, by how often they are drawn.
         wishes: What the conditions ask of the leaves.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
@@ -48,6 +49,7 @@ class Drawing:
         self.rule = rule
         self.clause = clause
         self.pool = Pool.of(rule, pointed)
+        self.dtypes = dtypes_of(rule)
         self.demands = _Demands.of(rule)
         self.conditions = [c for c in rule.where if not const_names(c)]
         self.pointed = pointed

@@ -59,6 +59,8 @@ def implied(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -
     """Whether other rules make all that a rule makes, and which one alone."""
     known = [r for r in others if allowed(r.numerics, rule.numerics.kind) and _where(r) != _where(rule)]
     chosen = instances[:3]
+    if chosen and adds_nothing(rule, [], chosen):
+        return ["it says nothing new: both sides are the same operators, of operands in an order that does not matter"]
     if not chosen or not known or not adds_nothing(rule, known, chosen):
         return []
     for other in known:

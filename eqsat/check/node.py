@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,6 @@ from eqsat.ops.sampling.node import Fill, Kind
 from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
 from eqsat.schema.functions import find_declared
 from eqsat.schema.opset import dtypes, find_schema
-from eqsat.schema.types import OpKey
 
 
 class _Asked(Protocol):
@@ -30,6 +29,8 @@ class _Asked(Protocol):
 
     def known(self, pattern: Pattern | None) -> Drawn | None: ...
 
+    def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any: ...
+
     def operand(
         self, pattern: Pattern, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None
     ) -> Drawn: ...
@@ -41,28 +42,30 @@ class PatternNode:
     def __init__(
         self,
         attempt: _Asked,
-        op: OpKey,
+        pattern: Match,
         args: Sequence[Pattern | None],
         required: dict[str, Any],
         dtype: ir.DataType | None,
         shape: Shape | None,
         outputs: int,
     ) -> None:
-        self.op = op
+        self.op = op = pattern.ops[0]
         self.chance: Chance = attempt.chance
         self.pool: Pool = attempt.drawing.pool
         self.shape = shape
         self.attrs: dict[str, Any] = dict(required)
         self.required = frozenset(required)
-        self.outputs = outputs
+        self.asked = frozenset(bind.attribute for bind in pattern.attrs) | attempt.drawing.wishes.of_node(pattern)
+        self.named = tuple(d for d in attempt.drawing.dtypes if d in data.RARE)
+        self._schema = schema = find_schema(op)
+        self.outputs = outputs if schema is None else max(outputs, schema.min_output)
         self._attempt = attempt
+        self._pattern = pattern
         self._args = list(args)
         self._drawn: dict[int, Drawn] = {}
-        self._schema = find_schema(op)
         self._types: dict[str, ir.DataType] = {}
         self._wished = dtype
         self.count = len(self._args)
-        schema = self._schema
         if dtype is not None and schema is not None and schema.outputs:
             self._types[schema.outputs[0].type_str] = dtype
         for i, arg in enumerate(self._args):
@@ -144,7 +147,8 @@ class PatternNode:
             raise Rejected(f"{self.op} takes no tensor")
         if self._attempt.main in allowed:
             return self._attempt.main
-        weights = {d: data.DTYPES[d] for d in allowed if d in data.DTYPES}
+        usual = self._attempt.drawing.dtypes
+        weights = {d: usual[d] for d in allowed if d in usual} or {d: 1.0 for d in allowed if d in data.RARE}
         if not weights:
             raise Rejected(f"{self.op} takes no element type that is drawn")
         return self.chance.weighted(weights)
@@ -182,7 +186,9 @@ class PatternNode:
     # ---- attributes ---------------------------------------------------------------------------------
 
     def attr(self, name: str, value: Any) -> Any:
-        return self.attrs.setdefault(name, value)
+        if name not in self.attrs:
+            self.attrs[name] = self._attempt.attribute(self._pattern, name, value, self.attrs)
+        return self.attrs[name]
 
     def near(self, name: str, *usual: float) -> float:
         if any(0 < n <= 1 for n in self.pool.mentioned) and self.chance.happens(0.5):

@@ -205,7 +205,7 @@ class _Check:
         numerics, name = self.rule.numerics, claim.left.dtype.name
         if numerics.kind == "exact":
             return differing(claim.left, claim.right, None)
-        if claim.left.dtype.kind != "f":
+        if verdict.widened(claim.left).dtype.kind != "f":
             return differing(claim.left, claim.right, float(numerics.lsb))
         rtol = self.tolerance if name == "float64" else verdict.NARROW.get(name, 0.0)
         return differing(claim.left, claim.right, rtol * scale)

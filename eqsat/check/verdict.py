@@ -20,7 +20,22 @@ FLOAT64 = 1e-9
 """Relative error allowed in float64."""
 FLOAT64_OF_DECIMALS = 1e-6
 """The same where a decimal fraction in the rule, or an attribute it computes, is rounded to float32."""
-NARROW = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+NARROW = {
+    "float32": 1e-4,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "float8_e4m3fn": 0.5,
+    "float8_e4m3fnuz": 0.5,
+    "float8_e5m2": 1.0,
+    "float8_e5m2fnuz": 1.0,
+}
+"""The same in floats of less precision."""
+_FOREIGN = frozenset(NARROW) - {"float32", "float16"}
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Floats that numpy has no type of its own for as float32, which holds them all; anything else as it is."""
+    return array.astype(np.float32) if array.dtype.name in _FOREIGN else array
 
 
 def tolerance_of(rule: Rule) -> float:
@@ -51,7 +66,7 @@ def scale_of(values: Iterable[object]) -> float:
     largest = 0.0
     for value in values:
         for array in value if isinstance(value, tuple) else (value,):
-            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size:
+            if isinstance(array, np.ndarray) and array.size and widened(array).dtype.kind == "f":
                 wide = np.abs(array.astype(np.float64))
                 finite = wide[np.isfinite(wide)]
                 largest = max(largest, float(finite.max(initial=0.0)))
@@ -66,6 +81,7 @@ def judge(numerics: Numerics, left: np.ndarray, right: np.ndarray, rtol: float, 
     """
     if left.dtype != right.dtype or left.shape != right.shape:
         return compare_values("", left, right, numerics="exact")
+    left, right = widened(left), widened(right)
     if left.dtype.kind != "f" and numerics.kind in ("exact", "real"):
         return compare_values("", left, right, numerics="exact")
     if numerics.kind == "exact":

@@ -1,53 +1,87 @@
-"""What conditions ask of the shape and contents of one leaf, so that it is drawn as they want it.
+"""What conditions ask of the leaves and attributes of an instance, so that they are drawn as the conditions want them.
 
-A condition such as ``k.shape[2] == q.shape[1] // 4``, ``x.rank >= 3``, ``x.shape[0] % 4 == 0`` or ``c.value[1] == 2``
-is seldom met by chance. As soon as all else in it is known, it says what the leaf must be.
+A condition such as ``k.shape[2] == q.shape[1] // 4``, ``x.rank >= 3``, ``p == [1, 1, 1, 1]`` or ``c.value[1] == 2`` is
+seldom met by chance. As soon as all else in it is known, it says what the leaf or the attribute must be.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check.solved import solved
 from eqsat.errors import EqsatError
 from eqsat.ops.sampling.chance import LARGEST, Chance, Shape
-from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Member, Name, Sequence, Unary
+from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Match, Member, Name, Sequence, Unary
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.schema.types import TensorType
 
+Kind = Literal["rank", "shape", "size", "value", "attribute", "length", "type"]
+
 _FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_MOST_SIZE = 64
+_MOST_SIZE = 4096
 """Of a dimension that a condition asks for; a larger one is left to chance."""
+_MOST_ELEMENTS = 1 << 16
+"""Of a tensor whose size a condition asks for."""
+_ROUNDS = 3
+"""So often the sizes of one tensor are changed, where one condition undoes what another one asks for."""
+_OF_TENSORS = ("rank", "size", "shape", "value")
+_LISTS = {"perm": (1, 0), "kernel_shape": (1, 2), "strides": (1, 2), "dilations": (1, 2), "pads": (2, 2)}
+"""Attributes with an entry a dimension: how many a dimension, and how many dimensions have none."""
 
 
 @dataclass(frozen=True)
 class _Wish:
-    """``what [index] relation value`` of a leaf; with a divisor, of the remainder."""
+    """``kind [index] relation value``; with a divisor, of the remainder.
 
-    what: Literal["rank", "shape", "size", "value"]
+    Attributes:
+        where: The sides of alternatives (``A or B``) in which the wish stands: number of the alternative, and side.
+    """
+
+    kind: Kind
     index: Expr | None
     relation: str
     value: Expr
     divisor: Expr | None = None
+    where: tuple[tuple[int, bool], ...] = ()
 
 
 class Wishes:
-    """What the conditions of a rule ask of its leaves, by name."""
+    """What the conditions of a rule ask of its leaves and nodes by name, and of attributes by name or ``NODE.NAME``."""
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
         self._of: dict[str, list[_Wish]] = {}
+        self._alternatives = 0
         for condition in conditions:
-            for name, wish in _wishes(condition.expr):
+            for name, wish in self._found(condition.expr, ()):
                 self._of.setdefault(name, []).append(wish)
 
     def __contains__(self, name: str) -> bool:
         return name in self._of
 
-    def shape(self, name: str, shape: Shape, dtype: ir.DataType, env: Mapping[str, object], chance: Chance) -> Shape:
+    def of_node(self, pattern: Match) -> frozenset[str]:
+        """The attributes of a pattern's node of which conditions ask by the name of the node."""
+        prefix = f"{pattern.bind}."
+        return frozenset(name.removeprefix(prefix) for name in self._of if name.startswith(prefix))
+
+    def sides(self, chance: Chance) -> dict[int, bool]:
+        """Which side of each alternative one instance is to meet."""
+        return {number: chance.happens(0.5) for number in range(self._alternatives)}
+
+    def shape(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: ir.DataType,
+        env: Mapping[str, object],
+        chance: Chance,
+        sides: Mapping[int, bool],
+    ) -> Shape:
         """A shape, changed to what the conditions ask for as far as that is known."""
         dims = list(shape)
 
@@ -55,11 +89,12 @@ class Wishes:
             # Conditions between two dimensions of one tensor want its own shape.
             return {**env, name: TensorFacts(TensorType(dtype, tuple(dims)), None, False, True, False, False)}
 
-        for wish in (w for w in self._of.get(name, ()) if w.what == "rank"):
-            rank = _number(wish, len(dims), env_of())
+        for wish in self._asked(name, "rank", sides):
+            rank = _number(wish, len(dims), env_of(), chance)
             if rank is not None and rank <= 8:
                 dims = dims[:rank] + [chance.dim() for _ in range(rank - len(dims))]
-        for wish in (w for w in self._of.get(name, ()) if w.what == "shape"):
+        fixed: set[int] = set()
+        for wish in [*self._asked(name, "shape", sides)] * _ROUNDS:
             if wish.index is None:
                 whole = _known(wish.value, env_of())
                 if wish.relation == "==" and _is_shape(whole):
@@ -67,54 +102,109 @@ class Wishes:
                 continue
             index = _known(wish.index, env_of())
             if isinstance(index, int) and -len(dims) <= index < len(dims):
-                size = _number(wish, dims[index], env_of())
+                size = _number(wish, dims[index], env_of(), chance)
                 if size is not None and size <= _MOST_SIZE:
                     dims[index] = size
-        for wish in (w for w in self._of.get(name, ()) if w.what == "size"):
-            size = _number(wish, int(np.prod(dims)), env_of())
-            if size is not None and size <= _MOST_SIZE and len(dims) == 1:
-                dims = [size]
-        return tuple(dims) if int(np.prod(dims)) <= LARGEST else shape
+                    fixed.add(index % len(dims))
+        for wish in self._asked(name, "size", sides):
+            size = _number(wish, math.prod(dims), env_of(), chance)
+            if size is not None and size <= _MOST_ELEMENTS:
+                dims = _of_size(dims, size, exact=wish.relation == "==", fixed=fixed)
+        if math.prod(dims) > LARGEST and not any(True for _ in self._asked(name, "size", sides)):
+            # What no condition asks for gives way.
+            dims = [d if i in fixed else min(d, 1) for i, d in enumerate(dims)]
+        return tuple(dims) if math.prod(dims) <= _MOST_ELEMENTS else shape
 
-    def contents(self, name: str, values: np.ndarray, env: Mapping[str, object]) -> np.ndarray:
+    def contents(
+        self, name: str, values: np.ndarray, env: Mapping[str, object], chance: Chance, sides: Mapping[int, bool]
+    ) -> np.ndarray:
         """Contents, changed likewise; a vector may get another length."""
         found = np.array(values)
-        for wish in self._of.get(name, ()):
-            if wish.what == "size" and found.ndim == 1:
-                size = _number(wish, found.size, env)
+        for wish in self._asked(name, "size", sides):
+            if found.ndim == 1:
+                size = _number(wish, found.size, env, chance)
                 if size is not None and size <= _MOST_SIZE:
                     found = np.resize(found, size) if found.size else np.ones(size, found.dtype)
-        for wish in self._of.get(name, ()):
-            if wish.what != "value":
-                continue
+        for wish in self._asked(name, "value", sides):
             if wish.index is None:
-                whole = _known(wish.value, env)
-                if wish.relation == "==" and _is_shape(whole) and found.ndim == 1:
-                    found = np.asarray(whole).astype(found.dtype)
+                found = _whole(wish, found, env, chance)
                 continue
             index = _known(wish.index, env)
             if isinstance(index, int) and found.ndim == 1 and -found.size <= index < found.size:
-                number = _number(wish, int(found[index]) if np.isfinite(found[index]) else 0, env)
+                number = _number(wish, int(found[index]) if np.isfinite(found[index]) else 0, env, chance)
                 if number is not None:
                     found[index] = number
         return found
 
+    def attribute(
+        self, keys: Iterable[str], value: Any, env: Mapping[str, object], chance: Chance, sides: Mapping[int, bool]
+    ) -> Any:
+        """An attribute, changed likewise.
 
-def _wishes(expr: Expr) -> Iterator[tuple[str, _Wish]]:
-    if isinstance(expr, Binary) and expr.op == "and":
-        yield from _wishes(expr.left)
-        yield from _wishes(expr.right)
-    if isinstance(expr, Binary) and expr.op == "or" and _is_absence(expr.left):
-        yield from _wishes(expr.right)
-    if not isinstance(expr, Compare):
-        return
+        Args:
+            keys: Names by which conditions know it.
+            value: What the operator would have it otherwise; its kind is kept.
+        """
+        for key in keys:
+            for wish in self._asked(key, "type", sides):
+                wanted = _one(wish, env, chance)
+                if wish.relation in ("==", "in") and isinstance(wanted, ir.DataType):
+                    value = int(wanted)
+            for wish in self._asked(key, "attribute", sides):
+                value = _attribute(wish, value, env, chance)
+        return value
+
+    def rank(self, pattern: Match, env: Mapping[str, object], chance: Chance, sides: Mapping[int, bool]) -> int | None:
+        """The rank of the first operand that the length of an attribute implies."""
+        for attribute, (each, none) in _LISTS.items():
+            if attribute == "pads" and pattern.ops[0].name == "Pad":
+                continue
+            for key in keys_of(pattern, attribute):
+                for wish in self._asked(key, "length", sides):
+                    length = _number(wish, each * chance.number(1, 4), env, chance)
+                    if length is not None and length % each == 0 and length // each <= 6:
+                        return length // each + none
+                for wish in self._asked(key, "attribute", sides):
+                    value = _known(wish.value, env)
+                    if wish.index is None and wish.relation == "==" and _is_shape(value):
+                        return len(value) // each + none
+        return None
+
+    def _asked(self, name: str, kind: Kind, sides: Mapping[int, bool]) -> Iterator[_Wish]:
+        for wish in self._of.get(name, ()):
+            if wish.kind == kind and all(sides.get(number) == side for number, side in wish.where):
+                yield wish
+
+    def _found(self, expr: Expr, where: tuple[tuple[int, bool], ...]) -> Iterator[tuple[str, _Wish]]:
+        if isinstance(expr, Binary) and expr.op == "and":
+            yield from self._found(expr.left, where)
+            yield from self._found(expr.right, where)
+        elif isinstance(expr, Binary) and expr.op == "or" and _is_absence(expr.left):
+            yield from self._found(expr.right, where)
+        elif isinstance(expr, Binary) and expr.op == "or":
+            number = self._alternatives
+            self._alternatives += 1
+            yield from self._found(expr.left, (*where, (number, False)))
+            yield from self._found(expr.right, (*where, (number, True)))
+        elif isinstance(expr, Compare):
+            for name, wish in _compared(expr):
+                yield name, replace(wish, where=where)
+
+
+def keys_of(pattern: Match, attribute: str) -> list[str]:
+    """The names by which conditions know an attribute of a pattern."""
+    keys = [bind.name for bind in pattern.attrs if bind.attribute == attribute and bind.name is not None]
+    return keys if pattern.bind is None else [*keys, f"{pattern.bind}.{attribute}"]
+
+
+def _compared(expr: Compare) -> Iterator[tuple[str, _Wish]]:
     left = expr.first
     for relation, right in expr.rest:
         if relation in _FLIPPED:
             yield from _of_pair(left, relation, right)
             yield from _of_pair(right, _FLIPPED[relation], left)
         elif relation == "in" and isinstance(right, Sequence) and right.items:
-            yield from _of_pair(left, "==", right.items[0])
+            yield from _of_pair(left, "in", right)
         left = right
 
 
@@ -132,29 +222,126 @@ def _of_pair(side: Expr, relation: str, value: Expr) -> Iterator[tuple[str, _Wis
     divisor: Expr | None = None
     if isinstance(side, Binary) and side.op == "%" and relation == "==":
         side, divisor = side.left, side.right
+    for target, turned, other in solved(side, relation, value):
+        yield from _of_target(target, turned, other, divisor)
+
+
+def _of_target(side: Expr, relation: str, value: Expr, divisor: Expr | None) -> Iterator[tuple[str, _Wish]]:
     index: Expr | None = None
     if isinstance(side, Index):
         side, index = side.of, side.index
-    if isinstance(side, Apply) and side.function == "len" and len(side.args) == 1:
+    if isinstance(side, Apply) and len(side.args) == 1:
         (inner,) = side.args
-        if isinstance(inner, Member) and inner.name == "shape" and isinstance(inner.of, Name):
-            yield inner.of.name, _Wish("rank", None, relation, value, divisor)
+        if side.function == "len":
+            if isinstance(inner, Member) and inner.name == "shape" and isinstance(inner.of, Name):
+                yield inner.of.name, _Wish("rank", None, relation, value, divisor)
+            elif (key := _key(inner)) is not None:
+                yield key, _Wish("length", None, relation, value, divisor)
+        elif side.function == "element_type" and (key := _key(inner)) is not None:
+            yield key, _Wish("type", None, relation, value)
         return
-    if isinstance(side, Member) and isinstance(side.of, Name):
-        match side.name:
-            case "rank" | "size" as what if index is None:
-                yield side.of.name, _Wish(what, None, relation, value, divisor)
-            case "shape" | "value" as what:
-                yield side.of.name, _Wish(what, index, relation, value, divisor)
-            case _:
-                return
+    if isinstance(side, Member) and isinstance(side.of, Name) and side.name in _OF_TENSORS:
+        kind: Kind = side.name  # pyright: ignore[reportAssignmentType]
+        if index is None or kind in ("shape", "value"):
+            yield side.of.name, _Wish(kind, index, relation, value, divisor)
+    elif (key := _key(side)) is not None:
+        yield key, _Wish("attribute", index, relation, value, divisor)
 
 
-def _number(wish: _Wish, now: int, env: Mapping[str, object]) -> int | None:
+def _key(expr: Expr) -> str | None:
+    """The name by which :class:`Wishes` knows an attribute."""
+    if isinstance(expr, Name):
+        return expr.name
+    if isinstance(expr, Member) and isinstance(expr.of, Name) and expr.name not in _OF_TENSORS:
+        return f"{expr.of.name}.{expr.name}"
+    return None
+
+
+def _whole(wish: _Wish, found: np.ndarray, env: Mapping[str, object], chance: Chance) -> np.ndarray:
+    """Contents of which a condition asks as a whole."""
+    wanted = _one(wish, env, chance)
+    if wish.relation == "==" and _is_shape(wanted) and found.ndim == 1:
+        return np.asarray(wanted).astype(found.dtype)
+    if isinstance(wanted, np.ndarray):
+        if wanted.shape == found.shape and wish.relation == "==":
+            return wanted.astype(found.dtype)
+        wanted = wanted.item() if wanted.size == 1 else None
+    if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not found.size or wish.divisor is not None:
+        return found
+    meets = _MEETS.get(wish.relation, _MEETS["=="])
+    if found.dtype.kind == "f":
+        entries = [v if meets(v, wanted) else _real(wish.relation, v, float(wanted), chance) for v in found.flat]
+    elif found.dtype.kind in "iu" and float(wanted).is_integer():
+        beside = int(wanted) + {"<": -1, ">": 1}.get(wish.relation, 0)
+        low, high = np.iinfo(found.dtype).min, np.iinfo(found.dtype).max
+        entries = [int(v) if meets(int(v), wanted) else min(max(beside, low), high) for v in found.flat]
+    else:
+        return found
+    with np.errstate(over="ignore"):
+        return np.asarray(entries).reshape(found.shape).astype(found.dtype)
+
+
+def _attribute(wish: _Wish, now: Any, env: Mapping[str, object], chance: Chance) -> Any:
+    if wish.index is not None:
+        index = _known(wish.index, env)
+        if isinstance(now, tuple | list) and isinstance(index, int) and -len(now) <= index < len(now):
+            entries = list(now)
+            entries[index] = _attribute(replace(wish, index=None), entries[index], env, chance)
+            return tuple(entries)
+        return now
+    if isinstance(now, int) and not isinstance(now, bool):
+        found = _number(wish, now, env, chance)
+        return now if found is None else found
+    wanted = _one(wish, env, chance)
+    if isinstance(wanted, np.ndarray) and wanted.ndim == 0:
+        wanted = wanted.item()
+    if isinstance(now, float) and isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        return _real(wish.relation, now, float(wanted), chance)
+    if wish.relation not in ("==", "in"):
+        return now
+    if isinstance(now, tuple | list) and isinstance(wanted, tuple) and len(wanted) == len(now):
+        return wanted
+    return wanted if isinstance(now, str) and isinstance(wanted, str) else now
+
+
+def _real(relation: str, now: float, wanted: float, chance: Chance) -> float:
+    if relation in ("==", "in") or _MEETS[relation](now, wanted):
+        return wanted if relation in ("==", "in") else now
+    beside = (abs(wanted) or 1.0) * chance.one_of((0.125, 0.5, 1.0))
+    found = wanted + (beside if relation in (">", ">=") else -beside)
+    return float(np.float32(found if relation in (">", "<") or chance.happens(0.5) else wanted))
+
+
+def _of_size(dims: list[int], size: int, *, exact: bool, fixed: set[int]) -> list[int]:
+    """Dimensions of at least, or exactly, so many elements; those that are fixed stay if that is possible."""
+    if math.prod(dims) == size:
+        return dims
+    if not dims:
+        return [size]
+    free = [i for i in range(len(dims)) if i not in fixed] or [len(dims) - 1]
+    for last in reversed(free):
+        others = math.prod(d for i, d in enumerate(dims) if i != last)
+        if others and (size % others == 0 or not exact):
+            return [d if i != last else -(-size // others) for i, d in enumerate(dims)]
+    return [d if i in fixed else size if i == free[-1] else 1 for i, d in enumerate(dims)]
+
+
+_MEETS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def _number(wish: _Wish, now: int, env: Mapping[str, object], chance: Chance) -> int | None:
     """The number that meets a wish, the present one if it does; None if that is not known."""
-    value = _known(wish.value, env)
+    value = _one(wish, env, chance)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**31:
         return None
     if wish.divisor is not None:
@@ -162,17 +349,19 @@ def _number(wish: _Wish, now: int, env: Mapping[str, object]) -> int | None:
         if not isinstance(divisor, int) or not 0 < divisor <= _MOST_SIZE or not 0 <= value < divisor:
             return None
         return now if now % divisor == value else now // divisor * divisor + value + (divisor if now < divisor else 0)
-    meets: dict[str, Callable[[int, int], bool]] = {
-        "==": lambda a, b: a == b,
-        "<": lambda a, b: a < b,
-        "<=": lambda a, b: a <= b,
-        ">": lambda a, b: a > b,
-        ">=": lambda a, b: a >= b,
-    }
-    if meets[wish.relation](now, value):
+    if wish.relation == "in":
+        return value
+    if _MEETS[wish.relation](now, value):
         return now
     found = value + {"<": -1, ">": 1}.get(wish.relation, 0)
-    return found if found >= 0 or wish.what == "value" else None
+    return found if found >= 0 or wish.kind in ("value", "attribute") else None
+
+
+def _one(wish: _Wish, env: Mapping[str, object], chance: Chance) -> Any:
+    """What a wish asks for; of several, one."""
+    if wish.relation == "in" and isinstance(wish.value, Sequence):
+        return _known(chance.one_of(wish.value.items), env)
+    return _known(wish.value, env)
 
 
 def _known(expr: Expr, env: Mapping[str, object]) -> Any:

@@ -75,11 +75,13 @@ def show(name: str, as_json: bool) -> None:
 def check(files: tuple[str, ...]) -> int:
     """Check target files, shipped ones by name, against the operators' schemas, and report every mistake.
 
-    The operators as which composites of your own are written are executed and compared with the patterns.
+    The operators as which composites of your own are written are executed and compared with the patterns. Of other
+    patterns of your own, instances are drawn: one without any may never match.
 
     Warnings say what is allowed and probably not meant; the exit code is 1 only after an error.
     """
     from eqsat.check.gate import require_believed
+    from eqsat.check.matching import unmatched
     from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
     from eqsat.rules.claims import strange_claims
@@ -94,7 +96,7 @@ def check(files: tuple[str, ...]) -> int:
             found: list[EqsatError] = []
             for target in declared:
                 found += [*problems(target), *unknown_families(target)]
-            undecided = () if found else require_believed(strange_claims(declared))
+            undecided = () if found else (*require_believed(strange_claims(declared)), *unmatched(declared))
         except EqsatError as error:
             undecided = ()
             declared, found = (), (read_mistakes([Path(file)], targets=True) if Path(file).is_file() else []) or [error]

@@ -237,7 +237,7 @@ class Answerer:
                 wanted = tuple(np.asarray(wanted).tolist())
             if isinstance(wanted, float) and isinstance(value, float):
                 wanted = float(np.float32(wanted))
-            if wanted != value and _normal(site, bind.attribute, wanted, attrs, facts) != value:
+            if wanted != value and not _means(site, bind.attribute, wanted, attrs, facts):
                 return _other(site, bind.attribute, in_words(wanted), in_words(value))
         return None
 
@@ -311,14 +311,15 @@ def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, 
     return tuple((name, output.type) for name, output in outputs if output is not None and output.type is not None)
 
 
-def _normal(
+def _means(
     site: Site, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
-) -> object:
-    """A required attribute in the normal form of its operator, as all attributes in the e-graph are: an axis that is
-    counted from the end is counted from the front.
+) -> bool:
+    """Whether a required attribute says the same as a node's, which are in normal form: an axis may be counted from the
+    end, padding given by ``auto_pad``, and an equation written in other letters.
     """
-    if not isinstance(wanted, int | tuple):
-        return wanted
+    if not isinstance(wanted, int | tuple | str):
+        return False
     types = [facts[v].type if v in facts else None for v in site.operands]
     bundle = tuple((name, wanted if name == attribute else value) for name, value in attrs[site.attrs])
-    return dict(complete(site.constructor.op, bundle, types)).get(attribute)
+    outputs = max(site.constructor.outputs, 1)
+    return dict(complete(site.constructor.op, bundle, types, outputs)) == dict(attrs[site.attrs])

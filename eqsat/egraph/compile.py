@@ -349,7 +349,7 @@ class _Signature:
         for site in query.sites:
             if self.layout is None or site.match.attrs:
                 add("attrs", site.attrs)
-            if any(bind.equals is not None and may_count_from_end(bind.equals) for bind in site.match.attrs):
+            if any(_depends_on_types(bind) for bind in site.match.attrs):
                 for operand in site.operands:
                     if operand != ABSENT:
                         add("type", operand)
@@ -400,6 +400,13 @@ class _Signature:
                     yield bind.equals
         for template in self._templates():
             yield from _template_expressions(template)
+
+
+def _depends_on_types(bind: AttrBind) -> bool:
+    """Whether a required attribute may be written otherwise than nodes have it, and the types say what it means."""
+    if bind.equals is None:
+        return False
+    return bind.attribute in ("auto_pad", "equation") or may_count_from_end(bind.equals)
 
 
 def _variables_of(name: str, query: Query) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from eqsat.ops.properties import value_inputs
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.ast import Build, Name, Number, Place, Rest, Template, Tensor
 from eqsat.rules.ast import Sequence as Listed
+from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
 
 
@@ -203,12 +204,15 @@ class LayoutBuilder:
         return operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
 
     def _count_outputs(self, template: Template | None) -> None:
-        """Notes the number of outputs of each built operator: as many as the templates name, or as its attributes
-        specify.
+        """Notes the number of outputs of each built operator: as many as the templates name, its attributes specify, or
+        its schema demands.
         """
         if isinstance(template, Build):
             key = template.node
-            self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1, self._said(template))
+            op = template.op if isinstance(template.op, OpKey) else self.operators[template.op]
+            schema = find_schema(op)
+            least = 1 if schema is None else schema.min_output
+            self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1, self._said(template), least)
             for arg in template.args:
                 self._count_outputs(arg)
 

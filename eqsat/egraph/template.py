@@ -21,11 +21,13 @@ from eqsat.model.normalize import complete
 from eqsat.rules.ast import Build, Expr, Number, Tensor
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, shape
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.opset import dtype_of, find_schema, type_name
+from eqsat.schema.opset import dtype_of, dtypes, find_schema
 from eqsat.schema.types import OpKey, TensorType
 
 LARGEST_FILL = 1 << 20
 """A template that is only a number becomes a constant of the root's shape, up to this many elements."""
+_WHOLE = {ir.DataType.INT32, ir.DataType.INT64}
+"""The types of operands that are indices or sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +186,9 @@ class Evaluation:
             found = next(
                 (t.dtype for t, f in zip(types, formals, strict=True) if t is not None and f.type_str == kind), None
             )
-            if (
-                found is None
-                and isinstance(step.template, Tensor)
-                and type_name(ir.DataType.INT64) in formals[index].types
-            ):
+            allowed = dtypes(formals[index].types)
+            whole = isinstance(step.template, Tensor) or allowed <= _WHOLE
+            if found is None and whole and ir.DataType.INT64 in allowed:
                 return ir.DataType.INT64
         if found is None:
             raise NotApplicable("no neighbour gives the literal its element type")

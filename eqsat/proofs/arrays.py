@@ -31,7 +31,7 @@ _MOVES = frozenset(
     {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Concat", "Split"}
     | {"Gather", "GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth", "Pad"}
 )
-_SAME = frozenset({"Identity", "CastHint", "StopFusion"})
+_SAME = frozenset({"Identity", "CastHint", "StopFusion", "ChannelsLast", "ChannelsFirst"})
 
 
 def computed(op: OpKey, attrs: Attrs, given: Given, outputs: int, *, rounds: bool) -> list[Array]:

@@ -226,7 +226,7 @@ def _meanings(*rows: tuple[str, _Meaning, str]) -> dict[OpKey, _Meaning]:
 
 _MEANINGS = _meanings(
     ("", _Any._same, "Identity"),
-    (EQSAT, _Any._same, "CastHint StopFusion"),
+    (EQSAT, _Any._same, "CastHint StopFusion ChannelsLast ChannelsFirst"),
     ("", _Any._clip, "Clip"),
     ("", _Any._quantizing, "QuantizeLinear DequantizeLinear"),
     (MICROSOFT, _Any._quantizing, "QuantizeLinear DequantizeLinear"),

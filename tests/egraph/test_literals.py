@@ -7,6 +7,7 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.egraph.limits import Limits
 from eqsat.errors import RuleError
 from eqsat.model.builder import Tensor
 from eqsat.model.load import load
@@ -102,7 +103,7 @@ def test_a_truth_value_is_no_number() -> None:
         read_text("rule r : exact\n    Mul(x, true)  =>  x\n", "r.rules")
 
 
-X = eqsat.input("x", (2, 3, 4))
+X, Y = eqsat.input("x", (2, 3, 4)), eqsat.input("y", (4, 4))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +127,39 @@ def test_axes_are_counted_from_either_side(pattern: str, matching: Tensor, other
     rule = f"rule found : exact\n    n: {pattern}  =>  Identity(n)\n"
     applied = [saturated(load(eqsat.graph(t)), rule).statistics[0].applied for t in (matching, other)]
     assert applied == [1, 0]
+
+
+IMAGE = eqsat.input("image", (1, 1, 6, 6))
+WEIGHT = np.ones((1, 1, 3, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ('Einsum(x, y, equation="ij,jk->ik")', op.Einsum(Y, Y, equation="xy,yz"), op.Einsum(Y, Y, equation="xy,zy")),
+        ('Einsum(x, y, equation="i j, jk")', op.Einsum(Y, Y, equation="ab,bc"), op.Einsum(Y, Y, equation="ab,bc->ca")),
+        ('Conv(x, w, auto_pad="SAME_UPPER")', op.Conv(IMAGE, WEIGHT, pads=[1, 1, 1, 1]), op.Conv(IMAGE, WEIGHT)),
+        ('Conv(x, w, auto_pad="VALID")', op.Conv(IMAGE, WEIGHT), op.Conv(IMAGE, WEIGHT, auto_pad="SAME_UPPER")),
+        (
+            'MaxPool(x, auto_pad="SAME_UPPER", kernel_shape=[2, 2], strides=[1, 1])',
+            op.MaxPool(IMAGE, kernel_shape=[2, 2], pads=[0, 0, 1, 1]),
+            op.MaxPool(IMAGE, kernel_shape=[2, 2], auto_pad="SAME_LOWER"),
+        ),
+    ],
+)  # fmt: skip
+def test_attributes_may_be_written_otherwise(pattern: str, matching: Tensor, other: Tensor) -> None:
+    rule = f"rule found : exact\n    n: {pattern}  =>  Identity(n)\n"
+    applied = [saturated(load(eqsat.graph(t)), rule).statistics[0].applied for t in (matching, other)]
+    assert applied == [1, 0]
+
+
+def test_one_output_of_several_may_be_built() -> None:
+    rule = "rule found : exact\n    n: TopK(x, k)  =>  TopK(Abs(x), k, **n)\n    where x.rank == 2\n"
+    (statistics,) = saturated(load(eqsat.graph(op.TopK(Y, [2])[0])), rule, limits=Limits(iterations=2)).statistics
+    assert statistics.applied and not statistics.mismatches
+
+
+def test_an_index_needs_no_type() -> None:
+    rule = "rule found : exact\n    Squeeze(x, [0])  =>  Gather(x, 0, axis=0)\n"
+    (statistics,) = saturated(load(eqsat.graph(op.Squeeze(eqsat.input("x", (1, 4)), [0]))), rule).statistics
+    assert statistics.applied == 1

@@ -17,9 +17,12 @@ from eqsat.cli.tables import print_table
 from eqsat.files import replacing
 from eqsat.proofs.proved import prove
 from eqsat.rules.ast import Rule
+from eqsat.rules.claims import claims_of
+from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
-from eqsat.rules.selection import shipped_rules
+from eqsat.rules.selection import further_rules, shipped_rules
 from eqsat.rules.verdicts import Trust, key_of, stored_verdict, verdicts_file
+from eqsat.targets.registry import read_target_file, targets_dir
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-rule.md"
 BEGIN, END = "<!-- verdicts: written by make verdicts -->\n", "<!-- verdicts: end -->\n"
@@ -29,15 +32,18 @@ Verdicts = list[tuple[Rule, Trust | None]]
 
 
 def shipped() -> Verdicts:
-    """The shipped rules with their stored verdicts; a rule ``<=>`` is two."""
-    return [(rule, stored_verdict([rule])) for file in read_files(shipped_rules()) for rule in file.rules]
+    """The shipped rules with their stored verdicts, also those of targets and proofs; a rule ``<=>`` is two."""
+    rules = [rule for file in read_files([*shipped_rules(), *further_rules()]) for rule in file.rules]
+    targets = [target for file in sorted(targets_dir().glob("*.target")) for target in read_target_file(file)]
+    return [(rule, stored_verdict([rule])) for rule in (*rules, *claims_of(targets))]
 
 
 def table(verdicts: Verdicts) -> str:
     """Markdown: how many rules of each shipped file have which verdict, and the share of those proven."""
     counts: dict[str, Counter[str]] = {}
     for rule, verdict in verdicts:
-        counts.setdefault(f"`{Path(rule.place.file).name}`", Counter())[verdict or "none"] += 1
+        file = Path(rule.place.file).resolve().relative_to(rules_dir().resolve())
+        counts.setdefault(f"`{file.as_posix()}`", Counter())[verdict or "none"] += 1
     counts["all"] = sum(counts.values(), Counter())
     shown = [c for c in COLUMNS if counts["all"][c]]
     lines = [f"| file | rules | {' | '.join(shown)} | proven or bounded |", "|---" * (len(shown) + 3) + "|"]

@@ -76,3 +76,30 @@ def test_each_result_is_compared_with_its_output(tmp_path: Path) -> None:
 
 def test_only_composites_that_are_written_as_operators_claim_something() -> None:
     assert not claims_of(load_targets("dnnl"))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "s: Softmax(x)\n        where s.axis == -1",
+        "Transpose(x, perm=[0, 1, -1, 2])",
+        "Transpose(x, perm=[0, 0, 1])",
+        "Relu(x)\n        where x.rank == 4, x.rank == 3",
+        "c: Conv(x, w, b)\n        where w.rank == 2",
+        "c: Conv(x, w, b)\n        where c.group > 5, c.group < 3",
+        "c: Conv(x, w, b)\n        where c.group == 1.5",
+        "Sigmoid(Cast(x, to=int8))",
+        "Relu(x)\n        where x.shape[0] == -1",
+    ],
+)
+def test_a_pattern_that_nothing_matches_is_noted(
+    pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["targets", "check", str(_target(tmp_path, f"    composite c : exact\n        {pattern}\n"))]) == 0
+    assert "`c` may never match: of its pattern, no instance was found" in capsys.readouterr().err
+
+
+def test_a_pattern_that_something_matches_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pattern = "Relu(c: Conv(x, w, b?, group=g))\n        where g == x.shape[1], c.pads == [1, 1, 1, 1], x.rank == 4"
+    assert main(["targets", "check", str(_target(tmp_path, f"    composite c : exact\n        {pattern}\n"))]) == 0
+    assert "may never match" not in capsys.readouterr().err

@@ -10,4 +10,4 @@ from eqsat.ops.sampling import attention as sample
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("Attention", macs=count.attention, need=need_attention, sampling=sample.attention)
-declare("RotaryEmbedding", macs=count.rotary)
+declare("RotaryEmbedding", macs=count.rotary, sampling=sample.rotary)

@@ -132,7 +132,7 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 # fmt: off
 declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES, checks=(attributes.mod, data.divide),
     sampling=sample.divide, undefined=undefined.division)
-declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES, sampling=None,
+declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES, sampling=sample.shift,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
 declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
     macs=count.variadic, quantization=Role(keeps=True, selects=True))

@@ -16,6 +16,7 @@ from eqsat.ops.checks import attributes
 from eqsat.ops.definition import Types, Writer, number, rank
 from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import attention as sample
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import AttrValue, OpKey
@@ -297,9 +298,10 @@ def turned(w: Writer, x: int, cosines: int, sines: int, half: int, size: int, in
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Attention", domain=MICROSOFT, definition=attention, contracted=(0, 1), macs=count.projected_attention,
-    need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
+    need=need_contrib_attention, checks=(attributes.positive("num_heads"),), sampling=sample.packed)
 declare("MultiHeadAttention", domain=MICROSOFT, definition=multi_head_attention, contracted=(0, 1, 2),
-    macs=count.multi_head_attention, need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
+    macs=count.multi_head_attention, need=need_contrib_attention, checks=(attributes.positive("num_heads"),),
+    sampling=sample.multi_head)
 declare("QAttention", domain=MICROSOFT, definition=quantized_attention, macs=count.projected_attention,
     need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
 declare("RotaryEmbedding", domain=MICROSOFT, definition=rotary_embedding, macs=count.rotary)

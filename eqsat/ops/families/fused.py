@@ -21,6 +21,7 @@ from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_p
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
+from eqsat.ops.sampling import fused
 from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, MOVES, PARAMETRIC, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
@@ -180,21 +181,24 @@ declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY | ELEMENTA
 declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=need_broadcasting,
     typed_like=Like("Sum", (0, 1, 2)))
 declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, traits=PARAMETRIC, contracted=(0, 1),
-    macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),),
+    macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),), sampling=fused.convolution,
     typed_like=Like("Conv", (0, 1, 2)))
 declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
+    sampling=fused.general_product,
     typed_like=Like("Gemm", (0, 1, 2)))
 declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product,
-    need=need_product(1))
-declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1))
+    need=need_product(1), sampling=fused.turned_product)
+declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1),
+    sampling=fused.turned_product)
 declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, types=_types_of_sum,
-    macs=count.input_elements)
-declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization, types=_types_of_sum)
+    macs=count.input_elements, sampling=fused.normalized_sum)
+declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization, types=_types_of_sum,
+    sampling=fused.normalized_sum)
 declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product,
-    need=need_product(1), typed_like=Like("MatMul", (0, 1), 2))
+    need=need_product(1), sampling=fused.integer_product, typed_like=Like("MatMul", (0, 1), 2))
 declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product,
-    need=need_product(1), typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT))
-declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,),
+    need=need_product(1), sampling=fused.dynamic_product, typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT))
+declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,), sampling=fused.expanded,
     typed_like=Like("Unsqueeze", (0, 1), integers=(1,)))
 declare("Trilu", domain=MICROSOFT, numpy=triangle, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))
 declare("Pad", domain=MICROSOFT, numpy=pad_ms, traits=MOVES, shaped_by=(1, 3),

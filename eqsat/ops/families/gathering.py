@@ -17,6 +17,7 @@ from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import INDEXES, LOOKS_UP, MOVES, PARAMETRIC, SELECTS, SIZES
 
@@ -144,21 +145,22 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(data.gather,),
     normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
 declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP | SIZES,
-    checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),), quantization=MOVES_DATA)
+    checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),),
+    sampling=indexing.gather_elements, quantization=MOVES_DATA)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
-    checks=(attributes.indices_nd, data.gather_nd), quantization=MOVES_DATA)
+    checks=(attributes.indices_nd, data.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA)
 declare("Scatter", numpy=scatter_elements, traits=INDEXES)
 declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
-    normal_form=(normal.axis(),))
+    normal_form=(normal.axis(),), sampling=indexing.scatter_elements)
 declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd)
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
-    normal_form=(normal.axis(more=1),))
+    normal_form=(normal.axis(more=1),), sampling=indexing.one_hot)
 declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),
     normal_form=(normal.axis(),))
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
 declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,
-    checks=(attributes.axis, data.parameters(vectors=(1,))), normal_form=(normal.axis(),))
-declare("TensorScatter", traits=MOVES)
+    checks=(attributes.axis, data.parameters(vectors=(1,))), normal_form=(normal.axis(),), sampling=indexing.top_k)
+declare("TensorScatter", traits=MOVES, sampling=indexing.cache_update)
 declare("Unique", shaped_by=(0,), macs=count.input_elements, normal_form=(normal.axis(),))

@@ -16,6 +16,7 @@ from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window
 from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import regions
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import LINEAR, MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
@@ -178,4 +179,4 @@ declare("GlobalMaxPool", numpy=global_max_pool, macs=count.input_elements, sampl
     quantization=MOVES_DATA)
 declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.global_pool)
 declare("MaxUnpool", numpy=max_unpool, traits=MOVES | PARAMETRIC, shaped_by=(2,), need=need_max_unpool,
-    checks=(attributes.positive("kernel_shape", "strides"),))
+    checks=(attributes.positive("kernel_shape", "strides"),), sampling=regions.max_unpool)

@@ -20,6 +20,7 @@ from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_recurrent, need_transposed_recurrent
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling.recurrent import recurrent
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import AttrValue, TensorType
 
@@ -343,11 +344,11 @@ def _lstm_types(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | No
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("RNN", numpy=rnn, macs=count.recurrent(1), need=need_recurrent(1),
+declare("RNN", numpy=rnn, macs=count.recurrent(1), need=need_recurrent(1), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(1)), normal_form=(normal.hidden_size,))
-declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3),
+declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,))
-declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4),
+declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,))
 declare("DynamicQuantizeLSTM", domain=MICROSOFT, numpy=dynamic_quantize_lstm, types=_lstm_types,
     macs=count.transposed_recurrent, need=need_transposed_recurrent)

@@ -14,6 +14,7 @@ from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, ne
 from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import BY_TYPE, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, REARRANGES, SIZES, TOTAL
 from eqsat.schema.types import TensorAttr
@@ -180,9 +181,9 @@ declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=
 declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0,),
     need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
-    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))))
+    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
 declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
-declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),))
+declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),), sampling=indexing.triangle)
 declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
     sampling=sample.blocks, quantization=MOVES_DATA, bounds=bounds.part)

@@ -13,6 +13,7 @@ from eqsat.ops import counters as count
 from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_fourier, need_mel_weights, need_short_fourier, need_window_function
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import signals as sample
 from eqsat.ops.traits import PARAMETRIC
 
 
@@ -80,7 +81,15 @@ def _parts(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("BlackmanWindow", "HammingWindow", "HannWindow", traits=PARAMETRIC, shaped_by=(0,), need=need_window_function)
+declare(
+    "BlackmanWindow",
+    "HammingWindow",
+    "HannWindow",
+    traits=PARAMETRIC,
+    shaped_by=(0,),
+    need=need_window_function,
+    sampling=sample.window,
+)
 declare(
     "DFT",
     numpy={20: dft, 17: dft_by_attribute},
@@ -90,4 +99,6 @@ declare(
     need=need_fourier,
 )
 declare("MelWeightMatrix", traits=PARAMETRIC, shaped_by=(0, 1), need=need_mel_weights)
-declare("STFT", numpy=stft, traits=PARAMETRIC, shaped_by=(1, 3), need=need_short_fourier)
+declare(
+    "STFT", numpy=stft, traits=PARAMETRIC, shaped_by=(1, 3), need=need_short_fourier, sampling=sample.short_time_fourier
+)

@@ -16,6 +16,7 @@ from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import MOVES_DATA, Operands, Role
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import MOVES, PARAMETRIC, SIZES
 from eqsat.schema.slices import as_slice, taken
@@ -198,4 +199,5 @@ declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PA
     bounds=bounds.padded)
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
     checks=(attributes.axes_attribute, data.parameters(vectors=(1,))), normal_form=(normal.axes,))
-declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,))
+declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,),
+    sampling=indexing.reverse_sequence)

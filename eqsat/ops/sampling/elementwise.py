@@ -44,6 +44,11 @@ def divide(node: Node) -> None:
     together(node, {1: "nonzero"})
 
 
+def shift(node: Node) -> None:
+    node.attr("direction", node.chance.one_of(("LEFT", "RIGHT")))
+    together(node)
+
+
 def power(node: Node) -> None:
     together(node, {0: "positive"} if node.chance.happens(0.6) else {0: "nonzero"})
 

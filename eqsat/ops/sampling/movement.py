@@ -55,12 +55,13 @@ def transpose(node: Node) -> None:
         perm = tuple(range(rank)) if kind == 0 else tuple(reversed(range(rank))) if kind == 1 else None
         if perm is None:
             perm = tuple(chance.shuffled(range(rank)))
-        node.attr("perm", perm)
+        perm = node.attr("perm", perm)
     wish = node.shape if node.shape is not None and len(node.shape) == len(perm) else chance.shape(len(perm))
     inner = [1] * len(perm)
     for i, p in enumerate(perm):
         inner[p] = wish[i]
-    if chance.happens(0.15) and node.shape is None:
+    # Dimensions that are all equal hide nothing of a permutation of more than two.
+    if chance.happens(0.15 if len(perm) < 3 else 0.3) and node.shape is None:
         inner = [chance.number(2, 3)] * len(perm)
     elif chance.happens(0.3) and node.shape is None:
         keep = chance.number(0, max(len(perm) - 1, 0))

@@ -26,6 +26,8 @@ class Node(Protocol):
         shape: The result that is wished for, None where any will do.
         attrs: The attributes decided so far; those that the pattern prescribes are present from the start.
         required: Names of the attributes that the pattern prescribes.
+        asked: Names of those that the rule speaks of.
+        named: Unusual element types that the rule speaks of.
         outputs: Number of outputs.
         count: Number of operands, absent ones included.
     """
@@ -35,6 +37,8 @@ class Node(Protocol):
     shape: Shape | None
     attrs: dict[str, Any]
     required: frozenset[str]
+    asked: frozenset[str]
+    named: tuple[ir.DataType, ...]
     outputs: int
     count: int
 

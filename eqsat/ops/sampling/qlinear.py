@@ -54,6 +54,8 @@ def concat(node: Node) -> None:
     axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
     if not -len(shape) <= axis < len(shape):
         raise Rejected("no such axis")
+    if node.count < 5 or (node.count - 2) % 3:
+        raise Rejected("operands with a scale and a zero point each are required")
     for i in range(2, node.count, 3):
         own = list(shape)
         own[axis] = chance.number(1, 4)

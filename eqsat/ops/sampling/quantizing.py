@@ -9,6 +9,7 @@ from eqsat.ops.sampling.chance import Rejected, Shape
 from eqsat.ops.sampling.node import Node
 from eqsat.ops.sampling.windows import convolution_shapes
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.opset import MICROSOFT
 
 
 def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
@@ -27,14 +28,15 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
 def quantize(node: Node) -> None:
     shape = node.draw(0, node.shape)
     wished = node.result()
-    dtype = wished if wished is not None and wished in BYTES else node.usual(BYTES)
-    if not node.has(2):
+    kinds = (*BYTES, *node.named)
+    dtype = wished if wished is not None and wished in kinds else node.usual(kinds)
+    if not node.has(2) and node.op.domain != MICROSOFT:
         node.attr("output_dtype", int(dtype))
     _parameters(node, shape, 1, 2, dtype)
 
 
 def dequantize(node: Node) -> None:
-    dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*BYTES, ir.DataType.INT32))
+    dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*BYTES, ir.DataType.INT32, *node.named))
     shape = node.draw(0, node.shape, dtype=dtype)
     if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
         node.draw(1, (), fill="positive")

@@ -26,11 +26,8 @@ class _Window:
         chance = node.chance
         self.n = n
         kernel = tuple(whole) if whole is not None else tuple(chance.number(1, 3) for _ in range(n))
-        self.kernel: tuple[int, ...] = tuple(node.attr("kernel_shape", kernel)) if whole is not None else kernel
-        if "kernel_shape" in node.required:
-            self.kernel = tuple(node.attrs["kernel_shape"])
-        elif whole is None and chance.happens(0.7):
-            node.attr("kernel_shape", self.kernel)
+        named = whole is not None or "kernel_shape" in node.required or chance.happens(0.7)
+        self.kernel: tuple[int, ...] = tuple(node.attr("kernel_shape", kernel)) if named else kernel
         usual = chance.happens(0.5)
         self.strides = tuple(node.attr("strides", tuple(1 if usual else chance.number(1, 3) for _ in range(n))))
         plain = not dilated or chance.happens(0.7)
@@ -39,7 +36,8 @@ class _Window:
             self.dilations = tuple(node.attr("dilations", self.dilations))
         none = whole is not None or chance.happens(0.4)
         self.pads = tuple(0 if none else chance.number(0, min(2, self.kernel[i % n] - 1)) for i in range(2 * n))
-        self.auto = "pads" not in node.required and chance.happens(0.1)
+        said = node.attrs.get("auto_pad")
+        self.auto = "pads" not in node.required and (said not in (None, "NOTSET") or chance.happens(0.1))
         if self.auto:
             self.pads = (0,) * (2 * n)
             node.attr("auto_pad", chance.one_of(("VALID", "SAME_UPPER", "SAME_LOWER")))
@@ -85,9 +83,31 @@ def convolution_shapes(node: Node, data: int, weight: int) -> int:
         raise Rejected("no image")
     if group is None:
         group = chance.one_of([g for g in range(1, 5) if outputs % g == 0 and shape[1] % g == 0])
-    node.attr("group", group)
+    group = node.attr("group", group)
+    if group < 1 or shape[1] % group:
+        raise Rejected("no groups")
+    if kernel is None and outputs % group:
+        outputs = group * chance.number(1, 2)
     node.draw(weight, (outputs, shape[1] // group, *window.kernel))
     return outputs
+
+
+def convolution_output(node: Node, data: int, weight: int) -> Shape:
+    """The shape of the result, once image, weight and attributes are drawn."""
+    shape, kernel = node.known(data), node.known(weight)
+    if shape is None or kernel is None:
+        raise Rejected("no image")
+    n = len(shape) - 2
+    strides, dilations = (node.attrs.get(name, (1,) * n) for name in ("strides", "dilations"))
+    pads = node.attrs.get("pads", (0,) * (2 * n))
+    sizes = []
+    for i, size in enumerate(shape[2:]):
+        extent = dilations[i] * (kernel[i + 2] - 1) + 1
+        if node.attrs.get("auto_pad", "NOTSET").startswith("SAME"):
+            sizes.append(-(-size // strides[i]))
+        else:
+            sizes.append((size + pads[i] + pads[i + n] - extent) // strides[i] + 1)
+    return (shape[0], kernel[0], *sizes)
 
 
 def transposed_convolution(node: Node) -> None:

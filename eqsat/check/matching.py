@@ -1,0 +1,66 @@
+"""Composites whose pattern nothing was found to match: their conditions contradict each other, or no operator allows
+them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from eqsat.check.attempt import draw
+from eqsat.check.drawing import Drawing
+from eqsat.errors import reason
+from eqsat.ops.sampling.chance import Chance
+from eqsat.rules.ast import Composite, Rule, Target
+from eqsat.rules.expand import expand
+from eqsat.rules.listing import short_place
+from eqsat.rules.location import is_shipped
+from eqsat.schema.functions import declared
+
+ATTEMPTS = 2_000
+"""Of each composite."""
+
+
+def unmatched(targets: Iterable[Target]) -> Iterator[str]:
+    """A sentence on each composite of one's own of which no instance was found.
+
+    Those that are written as operators are left out: they are checked as rules.
+    """
+    for target in targets:
+        for composite in target.composites:
+            if composite.written is None and not is_shipped(target.place.file):
+                why = _why_none(target, composite)
+                if why:
+                    yield (
+                        f"{short_place(composite.place)}: `{composite.name}` may never match: of its pattern, "
+                        f"no instance was found in {ATTEMPTS:,} attempts: {why}"
+                    )
+
+
+def _why_none(target: Target, composite: Composite) -> str:
+    """The most frequent reason why no instance was found; empty if one was."""
+    rule = Rule(
+        composite.name,
+        composite.numerics,
+        composite.patterns,
+        (),
+        composite.where,
+        composite.place,
+        composite.doc,
+        composite.span,
+        target.operators,
+    )
+    reasons: Counter[str] = Counter()
+    with declared(rule.operators):
+        drawings = [Drawing(rule, clause, pointed=True) for clause in expand(rule.left)]
+        for attempt in range(ATTEMPTS):
+            chance = Chance(zlib.crc32(rule.name.encode()), attempt)
+            try:
+                draw(drawings[attempt % len(drawings)], chance)
+            except Exception as error:  # operators of users are among what is drawn
+                reasons[reason(error).splitlines()[0]] += 1
+            else:
+                return ""
+    (text, _), *_ = reasons.most_common(1)
+    return text
