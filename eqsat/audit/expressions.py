@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.egraph.snapshot import ENode, Snapshot
 
 DEPTH = 3
-"""Operators of rules are written out so deep; beyond stands the number of the class."""
+"""Operators of rules are written out so deep; what is deeper is left out."""
 
 
 class Text:
@@ -33,7 +33,7 @@ class Text:
         if constant is not None:
             return self.of(constant)
         made = min(members, key=lambda n: n.rule, default=None)
-        return f"#{eclass}" if made is None or not depth else self.of(made, depth - 1)
+        return "..." if made is None or not depth else self.of(made, depth - 1)
 
     def of(self, node: ENode, depth: int = DEPTH) -> str:
         """An e-node."""
