@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx import helper
 
+from eqsat.errors import ModelError
 from eqsat.model.load import load
 from eqsat.model.read.sources import HEAVY, read
 
@@ -115,3 +117,24 @@ def test_special_element_types_survive() -> None:
         assert held.data_type == dtype
         assert found.tolist() == expected.tolist()
         assert model.graph.outputs[1].dtype == ir.DataType(dtype)
+
+
+def test_a_directory_names_its_models(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a model file is required; got a directory") as empty:
+        load(tmp_path)
+    assert empty.value.hint == ""
+    for name in "dcba":
+        (tmp_path / f"{name}.onnx").write_bytes(b"")
+    with pytest.raises(ModelError, match="got a directory") as full:
+        load(tmp_path)
+    assert full.value.hint == "it contains a.onnx, b.onnx, c.onnx, ..."
+
+
+def test_a_file_that_is_not_a_model_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    with pytest.raises(ModelError, match="got an empty file") as empty:
+        load(tmp_path / "empty.onnx")
+    (tmp_path / "bare.onnx").write_bytes(onnx.ModelProto(ir_version=8).SerializeToString())
+    with pytest.raises(ModelError, match="bytes without one") as bare:
+        load(tmp_path / "bare.onnx")
+    assert "download" in empty.value.hint and "give the .onnx file" in bare.value.hint
