@@ -15,7 +15,7 @@ from eqsat.backends.code import Code, Writer
 from eqsat.backends.values import Operand, Run, Tensor
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import ALIGNMENT
-from eqsat.codegen.memory import Block, plan_memory
+from eqsat.codegen.memory import Allocation, plan_memory
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.errors import BackendError
@@ -196,12 +196,12 @@ class _Writer(Writer):
 
     def _planned(self, run: Run) -> tuple[dict[Tensor, int], int]:
         if run not in self._inner:
-            lives: dict[Tensor, Block] = {}
+            lives: dict[Tensor, Allocation] = {}
             for k, kernel in enumerate(run.kernels):
                 for tensor in (*kernel.results, *kernel.unread, *kernel.operands):
                     if isinstance(tensor, Tensor) and tensor not in run.inputs and tensor not in run.outputs:
                         size = max(greatest(tensor.elements) * dtypes.size(tensor.dtype), 1)
-                        lives[tensor] = Block(size, lives[tensor].first if tensor in lives else k, k)
+                        lives[tensor] = Allocation(size, lives[tensor].first if tensor in lives else k, k)
             plan = plan_memory(list(lives.values()), ALIGNMENT)
             self._inner[run] = dict(zip(lives, plan.offsets, strict=True)), plan.size
         return self._inner[run]

@@ -21,12 +21,12 @@ from eqsat.codegen.control.forms import Body, Control, control_of, finds, may_en
 from eqsat.codegen.control.text import ControlText, free_label
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.found_text import declarations, readings, reports
-from eqsat.codegen.functions import Function, Functions
+from eqsat.codegen.functions import CFunction, Functions
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.kernel_function import kernel_function
-from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
+from eqsat.codegen.memory import Allocation, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
 from eqsat.codegen.parallel import BLOCK_WITHIN, Parts
 from eqsat.codegen.placed_program import Layout
@@ -153,7 +153,7 @@ class _Emitter:
         """Make the kernels of all instruction sets, those of bodies included."""
         nodes = self.layout.nodes
         self._lifetimes()
-        self.made: list[dict[str, Function]] = []
+        self.made: list[dict[str, CFunction]] = []
         self.scratch = [0] * len(nodes)
         self.steps: list[tuple[int, int]] = []
         self.bodies: dict[int, list[_Emitter]] = {}
@@ -385,11 +385,11 @@ class _Emitter:
         touched = {self.layout.places[t].buffer for n in self.layout.nodes for t in (*n.reads(), *n.writes())}
         buffers = [b for b in self.layout.buffers if b.kind == "arena" and b in touched]
         # Pointers to different tensors differ, even if there are no elements: compilers warn of equal ones.
-        blocks = [Block(max(b.bytes, 1), b.first, b.last) for b in buffers]
+        blocks = [Allocation(max(b.bytes, 1), b.first, b.last) for b in buffers]
         working = [number for number, size in enumerate(scratch) if size]
-        blocks += [Block(scratch[number], number, number) for number in working]
+        blocks += [Allocation(scratch[number], number, number) for number in working]
         runs = [group for group, size in extra.items() if size]
-        blocks += [Block(extra[group], *self.spans[group]) for group in runs]
+        blocks += [Allocation(extra[group], *self.spans[group]) for group in runs]
         plan = plan_memory(blocks, ALIGNMENT)
         for buffer, offset in zip(buffers, plan.offsets, strict=False):
             buffer.offset = offset
@@ -404,10 +404,10 @@ class _Emitter:
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: Node, kernel: Kernel, shared: tuple[Parts, Share] | None) -> Function:
+    def _function(self, node: Node, kernel: Kernel, shared: tuple[Parts, Share] | None) -> CFunction:
         return kernel_function(self._operands(node), node in self.layout.in_place, kernel, shared, self._constant)
 
-    def _call(self, number: int, node: Node, made: Function, isa: Isa, scratch: int | None) -> list[str]:
+    def _call(self, number: int, node: Node, made: CFunction, isa: Isa, scratch: int | None) -> list[str]:
         arguments = [self._location(tensor, const) for tensor, _, const in self._operands(node)]
         arguments += made.constants
         if ("void *restrict ", "scratch") in made.parameters:

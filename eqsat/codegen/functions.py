@@ -24,7 +24,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Function:
+class CFunction:
     """A kernel as text, before its place and name are settled.
 
     Attributes:
@@ -72,7 +72,7 @@ class Functions:
         self.users: dict[tuple[str, str, bool], set[str]] = {}
         self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
 
-    def add(self, made: Function, isa: Isa) -> Function:
+    def add(self, made: CFunction, isa: Isa) -> CFunction:
         """Note the caller of a function."""
         self.users.setdefault(made.text, set()).add(isa.name)
         return made
@@ -87,7 +87,7 @@ class Functions:
         """Sections of one instruction set."""
         return [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
 
-    def _section(self, made: Function, isa: Isa) -> str:
+    def _section(self, made: CFunction, isa: Isa) -> str:
         """The section of a function: functions that need no particular instruction set are shared."""
         if isa.x86 and made.specialised:
             return isa.name
@@ -96,7 +96,7 @@ class Functions:
             return PORTABLE.name if PORTABLE.name in users else isa.name
         return BASE if PORTABLE.name in users else SCALAR.name
 
-    def name_of(self, node: Node, made: Function, isa: Isa) -> str:
+    def name_of(self, node: Node, made: CFunction, isa: Isa) -> str:
         """Name of the function; it is written into its section when first asked for."""
         where = self._section(made, isa)
         section, key = self.sections[where], (where, made.text)

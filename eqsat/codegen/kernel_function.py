@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.arguments import sizes_in
-from eqsat.codegen.functions import Function
+from eqsat.codegen.functions import CFunction
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.parallel import Parts, whole
 from eqsat.codegen.program import Tensor
@@ -22,7 +22,7 @@ def kernel_function(
     kernel: Kernel,
     shared: tuple[Parts, Share] | None,
     constant: Callable[[np.ndarray], str],
-) -> Function:
+) -> CFunction:
     """The function of a kernel.
 
     Args:
@@ -48,7 +48,7 @@ def kernel_function(
     if kernel.scratch:
         parameters.append(("void *restrict ", "scratch"))
     unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", body)]
-    return Function(
+    return CFunction(
         tuple(parameters),
         "\n".join([*(f"(void){n};" for n in unused), body]),
         kernel.contract,

@@ -17,7 +17,7 @@ ATTEMPTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Allocation:
     """Memory that is needed for a while.
 
     Attributes:
@@ -46,7 +46,7 @@ class MemoryPlan:
     bound: int
 
 
-def live_bound(blocks: Sequence[Block]) -> int:
+def live_bound(blocks: Sequence[Allocation]) -> int:
     """The largest sum of sizes of blocks that live at one step."""
     changes: dict[int, int] = {}
     for block in blocks:
@@ -59,7 +59,7 @@ def live_bound(blocks: Sequence[Block]) -> int:
     return most
 
 
-def plan_memory(blocks: Sequence[Block], alignment: int = 64, attempts: int = ATTEMPTS) -> MemoryPlan:
+def plan_memory(blocks: Sequence[Allocation], alignment: int = 64, attempts: int = ATTEMPTS) -> MemoryPlan:
     """Offsets for blocks such that those which live at the same time do not overlap.
 
     Args:
@@ -71,7 +71,7 @@ def plan_memory(blocks: Sequence[Block], alignment: int = 64, attempts: int = AT
         >>> plan_memory([Block(64, 0, 1), Block(128, 1, 2), Block(64, 2, 3)]).size
         192
     """
-    rounded = [Block(-(-b.size // alignment) * alignment, b.first, b.last) for b in blocks]
+    rounded = [Allocation(-(-b.size // alignment) * alignment, b.first, b.last) for b in blocks]
     bound = live_bound(rounded)
     neighbours = _overlaps(rounded)
     order = sorted(range(len(rounded)), key=lambda i: (-rounded[i].size, rounded[i].first, i))
@@ -100,7 +100,7 @@ def plan_memory(blocks: Sequence[Block], alignment: int = 64, attempts: int = AT
     return MemoryPlan(tuple(best), size, bound)
 
 
-def _overlaps(blocks: Sequence[Block]) -> list[list[int]]:
+def _overlaps(blocks: Sequence[Allocation]) -> list[list[int]]:
     """For each block those that live at the same time at some step."""
     result: list[list[int]] = [[] for _ in blocks]
     active: list[int] = []
@@ -114,7 +114,7 @@ def _overlaps(blocks: Sequence[Block]) -> list[list[int]]:
 
 
 def _placed(
-    blocks: Sequence[Block], neighbours: Sequence[Sequence[int]], order: Sequence[int]
+    blocks: Sequence[Allocation], neighbours: Sequence[Sequence[int]], order: Sequence[int]
 ) -> tuple[list[int], int]:
     """Each block in turn at the lowest offset that is free of blocks that live at the same time."""
     offsets = [-1] * len(blocks)

@@ -43,7 +43,7 @@ LEAST_WORK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinedPair:
     """A tensor of the second model that is joined with one of the first.
 
     Attributes:
@@ -84,7 +84,7 @@ class Proof:
     """
 
     tensors: Tensors
-    steps: list[Step] = field(default_factory=list)
+    steps: list[JoinedPair] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     enodes: int = 0
     saturations: int = 0
@@ -305,7 +305,7 @@ class Prover:
                 if all(len({same(k) for k in members}) == 1 for _, members in claim.needs):
                     self._claims.remove(claim)
                     if self.tensors.joined.join(claim.left, claim.right):
-                        self.proof.steps.append(Step(claim.left, claim.right, claim.rules))
+                        self.proof.steps.append(JoinedPair(claim.left, claim.right, claim.rules))
                         self.proof.used |= claim.used
                         again = True
 

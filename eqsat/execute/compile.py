@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control
-from eqsat.execute.program import Program, Step
+from eqsat.execute.program import Instruction, Program
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
@@ -188,17 +188,17 @@ class _Compiler:
     @staticmethod
     def _with_lifetimes(
         steps: list[tuple[Operation, tuple[int, ...], tuple[int, ...]]], results: tuple[int, ...]
-    ) -> tuple[Step, ...]:
+    ) -> tuple[Instruction, ...]:
         kept = set(results) | {_ABSENT}
         seen: set[int] = set(kept)
-        done: list[Step] = []
+        done: list[Instruction] = []
         for call, inputs, outputs in reversed(steps):
             dead = tuple(sorted({s for s in (*inputs, *outputs) if s not in seen}))
             seen.update(dead)
-            done.append(Step(call, inputs, outputs, dead))
+            done.append(Instruction(call, inputs, outputs, dead))
         return tuple(reversed(done))
 
-    def _forget_constants(self, steps: tuple[Step, ...], results: tuple[int, ...]) -> None:
+    def _forget_constants(self, steps: tuple[Instruction, ...], results: tuple[int, ...]) -> None:
         """Drop folded operands that no step reads."""
         read = set(results).union(*(s.inputs for s in steps))
         for slot in self._constant - read:

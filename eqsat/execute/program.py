@@ -15,7 +15,7 @@ from eqsat.ops.evaluate import Operation, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Instruction:
     """One node.
 
     Attributes:
@@ -48,7 +48,7 @@ class Program:
     initial: list[Value]
     arguments: tuple[int, ...]
     captured: tuple[ir.Value, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Instruction, ...]
     results: tuple[int, ...]
     outputs: tuple[ir.Value, ...]
     constants: frozenset[int]

@@ -20,7 +20,7 @@ _created = itertools.count()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Step:
+class PendingNode:
     """One node under construction.
 
     Attributes:
@@ -66,7 +66,7 @@ class Tensor:
         self,
         known: TensorType | None,
         *,
-        step: Step | None = None,
+        step: PendingNode | None = None,
         index: int = 0,
         name: str | None = None,
         value: np.ndarray | None = None,

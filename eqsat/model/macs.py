@@ -33,7 +33,7 @@ import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
-from eqsat.ops.counters import Node, Types
+from eqsat.ops.counters import CountedNode, Types
 from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement
 from eqsat.schema.attributes import PARAMETERS, op_key
@@ -59,7 +59,7 @@ def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
     body = function_body(op, attrs)
     if body is not None:
         return body_macs(body, inputs)
-    return operator(op).macs(Node(op, dict(attrs), inputs, outputs, _graph_macs))
+    return operator(op).macs(CountedNode(op, dict(attrs), inputs, outputs, _graph_macs))
 
 
 def body_macs(body: Body, inputs: Types) -> int:

@@ -11,10 +11,10 @@ from eqsat.errors import OptimizationError
 from eqsat.schema.types import AttrValue, GraphAttr, OpKey, TensorType
 
 Types = Sequence[TensorType | None]
-Counter = Callable[["Node"], int]
+Counter = Callable[["CountedNode"], int]
 
 
-class Node:
+class CountedNode:
     """One operator with static shapes, as the counting functions see it; ``of_graph`` counts the body of a loop."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Node:
         return tuple(int(d) for d in tensor.shape if isinstance(d, int))
 
 
-def output_elements(node: Node) -> int:
+def output_elements(node: CountedNode) -> int:
     """One per element of the output: elementwise operators, and all operators without a better count."""
     tensor = node.outputs[0] if node.outputs else None
     if tensor is not None and tensor.dtype == ir.DataType.STRING:
@@ -77,12 +77,12 @@ def output_elements(node: Node) -> int:
     return node.output_elements
 
 
-def input_elements(node: Node) -> int:
+def input_elements(node: CountedNode) -> int:
     """One an element of the input: reductions, normalisations, sorts."""
     return node.elements(0)
 
 
-def variadic(node: Node) -> int:
+def variadic(node: CountedNode) -> int:
     """Elementwise with one step less than operands."""
     return node.output_elements * max(1, len(node.inputs) - 1)
 
@@ -92,12 +92,12 @@ def convolution(weight: int) -> Counter:
     return lambda node: node.output_elements * math.prod(node.shape(weight)[1:])
 
 
-def transposed_convolution(node: Node) -> int:
+def transposed_convolution(node: CountedNode) -> int:
     """Input elements times the window over one group's output channels."""
     return node.elements(0) * math.prod(node.shape(1)[1:])
 
 
-def deformable_convolution(node: Node) -> int:
+def deformable_convolution(node: CountedNode) -> int:
     """A convolution, and the interpolation of each sample that it reads."""
     n, _, *spatial = node.output_shape()
     kernel = node.shape(1)[2:]
@@ -105,13 +105,13 @@ def deformable_convolution(node: Node) -> int:
     return convolution(1)(node) + samples * 2 ** len(kernel)
 
 
-def product(node: Node) -> int:
+def product(node: CountedNode) -> int:
     """MatMul and its relatives; ``transA`` exists in the fused form only."""
     a = node.shape(0)
     return node.output_elements * a[-2 if node.integer("transA") and len(a) > 1 else -1]
 
 
-def einsum(node: Node) -> int:
+def einsum(node: CountedNode) -> int:
     """Product of all index ranges, pairwise from left to right."""
     equation = node.text("equation").replace(" ", "")
     left, _, right = equation.partition("->")
@@ -150,7 +150,7 @@ def _labels(term: str, rank: int) -> list[str]:
 def recurrent(gates: int) -> Counter:
     """Products of all gates with inputs and states, in all steps and directions."""
 
-    def count(node: Node) -> int:
+    def count(node: CountedNode) -> int:
         first, second, features = node.shape(0)
         directions, _, hidden = node.shape(2)
         return first * second * directions * gates * hidden * (features + hidden)
@@ -158,14 +158,14 @@ def recurrent(gates: int) -> Counter:
     return count
 
 
-def transposed_recurrent(node: Node) -> int:
+def transposed_recurrent(node: CountedNode) -> int:
     """As :func:`recurrent`, of weights (directions, features, gates * hidden)."""
     steps, batch, features = node.shape(0)
     directions, hidden, columns = node.shape(2)
     return steps * batch * directions * columns * (hidden + features)
 
 
-def attention(node: Node) -> int:
+def attention(node: CountedNode) -> int:
     """Scores, their softmax, and the mixing of values."""
     query, key, value = node.shape(0), node.shape(1), node.shape(2)
     past = node.shape(4)[2] if len(node.inputs) > 4 and node.inputs[4] is not None else 0
@@ -180,7 +180,7 @@ def attention(node: Node) -> int:
     return batch * heads * rows * columns * (size + value_size + 1)
 
 
-def projected_attention(node: Node) -> int:
+def projected_attention(node: CountedNode) -> int:
     """Attention of ``com.microsoft``: the projections, then as :func:`attention`."""
     batch, rows, width = node.shape(0)
     columns = node.shape(1)[1]
@@ -192,7 +192,7 @@ def projected_attention(node: Node) -> int:
     return batch * rows * width * columns + scores
 
 
-def multi_head_attention(node: Node) -> int:
+def multi_head_attention(node: CountedNode) -> int:
     """MultiHeadAttention of ``com.microsoft``: scores, their softmax, and the mixing of values."""
     batch, rows, width = node.shape(0)
     values = node.output_shape()[2]
@@ -202,79 +202,79 @@ def multi_head_attention(node: Node) -> int:
     return batch * rows * columns * (width + values + node.integer("num_heads", 1))
 
 
-def grouped_attention(node: Node) -> int:
+def grouped_attention(node: CountedNode) -> int:
     """GroupQueryAttention: scores, their softmax, and the mixing of values, over the whole cache."""
     batch, rows, width = node.output_shape()
     past = node.shape(3)[2] if len(node.inputs) > 3 and node.inputs[3] is not None else 0
     return batch * rows * max(past, rows) * (2 * width + node.integer("num_heads", 1))
 
 
-def pooling(node: Node) -> int:
+def pooling(node: CountedNode) -> int:
     """Output elements times the window."""
     return node.output_elements * math.prod(node.integers("kernel_shape"))
 
 
-def resize(node: Node) -> int:
+def resize(node: CountedNode) -> int:
     """Taps of the interpolation along the axes that change."""
     taps = {"linear": 2, "bilinear": 2, "cubic": 4}.get(node.text("mode", "nearest"), 0)
     pairs = list(zip(node.shape(0), node.output_shape(), strict=True))
     return node.output_elements * taps ** sum(a != b for a, b in pairs) if taps and any(a != b for a, b in pairs) else 0
 
 
-def grid_sample(node: Node) -> int:
+def grid_sample(node: CountedNode) -> int:
     """Taps of the interpolation in all spatial axes."""
     taps = {"linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}.get(node.text("mode", "linear"), 0)
     return node.output_elements * taps ** (len(node.shape(0)) - 2) if taps else 0
 
 
-def roi_align(node: Node) -> int:
+def roi_align(node: CountedNode) -> int:
     """Four taps for each sample of an output."""
     return node.output_elements * 4 * max(1, node.integer("sampling_ratio")) ** 2
 
 
-def local_response(node: Node) -> int:
+def local_response(node: CountedNode) -> int:
     """Elements times the window across channels."""
     return node.elements(0) * node.integer("size", 1)
 
 
-def rotary(node: Node) -> int:
+def rotary(node: CountedNode) -> int:
     """Two products an element."""
     return 2 * node.output_elements
 
 
-def determinant(node: Node) -> int:
+def determinant(node: CountedNode) -> int:
     """A third of the cube, by elimination."""
     shape = node.shape(0)
     return math.prod(shape) * shape[-1] // 3
 
 
-def inverse(node: Node) -> int:
+def inverse(node: CountedNode) -> int:
     """The cube, by elimination."""
     return node.elements(0) * node.shape(0)[-1]
 
 
-def distances(node: Node) -> int:
+def distances(node: CountedNode) -> int:
     """A product of all pairs of rows, and their squares."""
     return (node.output_elements + node.shape(0)[0] + node.shape(1)[0]) * node.shape(0)[1]
 
 
-def fourier(node: Node) -> int:
+def fourier(node: CountedNode) -> int:
     """Radix-2 fast transform: half a complex butterfly, four real MACs, an element and level."""
     lengths = node.output_shape()[:-1]
     return 2 * math.prod(lengths) * max(1, math.ceil(math.log2(max(2, *lengths)))) if lengths else 0
 
 
-def scatter(node: Node) -> int:
+def scatter(node: CountedNode) -> int:
     """One an update, where updates are combined and not only written."""
     return 0 if node.text("reduction", "none") == "none" else node.elements(2)
 
 
-def branches(node: Node) -> int:
+def branches(node: CountedNode) -> int:
     """If and Loop: the largest body, once."""
     return max((node.of_graph(v.graph) for v in node.attrs.values() if isinstance(v, GraphAttr)), default=0)
 
 
-def scan(node: Node) -> int:
+def scan(node: CountedNode) -> int:
     """The body for each step."""
     scanned = node.integer("num_scan_inputs")
     axes = node.integers("scan_input_axes") or (0,) * scanned

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.ops.definition import Definition
-from eqsat.ops.kernel import Fallback, Kernel, find
+from eqsat.ops.kernel import Fallback, NumpyKernel, find
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
 from eqsat.ops.operators import has, operator
@@ -257,7 +257,7 @@ def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value])
 
 
 def _kernel_call(
-    found: Kernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation, place: str
+    found: NumpyKernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation, place: str
 ) -> Operation:
     """A kernel of ours; one function without further calls, as small operators take a microsecond."""
     run = found.run

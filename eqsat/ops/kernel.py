@@ -34,7 +34,7 @@ class Fallback(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class NumpyKernel:
     """One implementation.
 
     Attributes:
@@ -48,15 +48,15 @@ class Kernel:
     counts_outputs: bool
 
 
-def kernels(versions: Versions | None) -> tuple[Kernel, ...]:
+def kernels(versions: Versions | None) -> tuple[NumpyKernel, ...]:
     """The kernels of an operator, the oldest version first."""
     if versions is None:
         return ()
     given = {1: versions} if callable(versions) else versions
-    return tuple(Kernel(run, since, _counts_outputs(run)) for since, run in sorted(given.items()))
+    return tuple(NumpyKernel(run, since, _counts_outputs(run)) for since, run in sorted(given.items()))
 
 
-def find(entries: tuple[Kernel, ...], since_version: int) -> Kernel | None:
+def find(entries: tuple[NumpyKernel, ...], since_version: int) -> NumpyKernel | None:
     """The kernel for an operator whose semantics date from ``since_version``, or None."""
     chosen = None
     for entry in entries:

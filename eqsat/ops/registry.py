@@ -16,7 +16,7 @@ from eqsat.ops.checks.check import Check
 from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.definition import Definition
-from eqsat.ops.kernel import Kernel, Versions, kernels
+from eqsat.ops.kernel import NumpyKernel, Versions, kernels
 from eqsat.ops.need import Rule
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.normal import Axes, Form
@@ -59,7 +59,7 @@ class Operator:
     """
 
     op: OpKey
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[NumpyKernel, ...] = ()
     traits: Trait = NONE
     shaped_by: tuple[int, ...] = ()
     contracted: tuple[int, ...] = ()

@@ -32,7 +32,7 @@ _Skeleton = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Call:
+class CompositeCall:
     """How to call a composite's function.
 
     Attributes:
@@ -85,7 +85,7 @@ class Composites:
                 self._names[target, name, skeleton] = op
                 self.functions.append(self._function(op, target, name, definition))
 
-    def call(self, target: str, name: str, body: Body, present: tuple[bool, ...]) -> Call:
+    def call(self, target: str, name: str, body: Body, present: tuple[bool, ...]) -> CompositeCall:
         """The function and the attributes for one use of a composite."""
         definition = self._define(body, present)
         parameters = self._parameters[definition.skeleton]
@@ -95,7 +95,7 @@ class Composites:
             for parameter, attribute in zip(names, node, strict=True)
             if parameter is not None
         ]
-        return Call(self._names[target, name, definition.skeleton], tuple(attributes), definition.operands)
+        return CompositeCall(self._names[target, name, definition.skeleton], tuple(attributes), definition.operands)
 
     def _define(self, body: Body, present: tuple[bool, ...]) -> _Definition:
         key = (body, present)

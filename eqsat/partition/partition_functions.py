@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.errors import OptimizationError
-from eqsat.model.expression import Step, Tensor, made_so_far
+from eqsat.model.expression import PendingNode, Tensor, made_so_far
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.plan import Plan, PlanNode
@@ -62,7 +62,7 @@ class Call:
         """The result for the operands, annotated or not, in their order; a tuple if there are several."""
         if len(operands) != len(self.operands):
             raise _only_annotations(self.name, f"{len(operands)} operands instead of {len(self.operands)}")
-        step = Step(self.op, (), tuple(operands), len(self._results), None, made_so_far())
+        step = PendingNode(self.op, (), tuple(operands), len(self._results), None, made_so_far())
         made = tuple(Tensor(known, step=step, index=i) for i, known in enumerate(self._results))
         return made if len(self._results) > 1 else next(iter(made))
 
@@ -141,13 +141,13 @@ def _ask(
     return _Notes(tuple(chains), results)
 
 
-def _results_of(returned: object, name: str, node: PlanNode) -> tuple[Step, tuple[_Chain, ...]]:
+def _results_of(returned: object, name: str, node: PlanNode) -> tuple[PendingNode, tuple[_Chain, ...]]:
     """The call that a partition function made, and the annotations around each of its results."""
     several = isinstance(returned, tuple | list) and len(node.outputs) > 1
     found = list(returned) if isinstance(returned, tuple | list) and several else [returned]
     if len(found) != len(node.outputs):
         raise _only_annotations(name, f"{len(found)} of {len(node.outputs)} results")
-    steps: list[Step] = []
+    steps: list[PendingNode] = []
     chains: list[_Chain] = []
     for i, result in enumerate(found):
         if not isinstance(result, Tensor):

@@ -19,7 +19,7 @@ from eqsat.model.normalize import complete
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import arrays, choices, conditions
-from eqsat.proofs.choices import Bounds
+from eqsat.proofs.choices import SizeBounds
 from eqsat.proofs.shapes import SOLE
 from eqsat.proofs.terms import NotModelled, Term, number, symbol
 from eqsat.rules import ast
@@ -35,7 +35,7 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TermTensor:
     """A tensor of known type: terms, or integers that are known."""
 
     type: TensorType
@@ -59,10 +59,10 @@ class State:
         nodes: Attributes of bound nodes, with those that are terms.
     """
 
-    names: dict[str, Tensor] = field(default_factory=dict)
+    names: dict[str, TermTensor] = field(default_factory=dict)
     env: dict[str, object] = field(default_factory=dict)
     symbols: dict[str, Term] = field(default_factory=dict)
-    results: dict[Any, list[Tensor]] = field(default_factory=dict)
+    results: dict[Any, list[TermTensor]] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def copy(self) -> State:
@@ -91,7 +91,7 @@ class Left:
         dtypes: Element types by name.
     """
 
-    def __init__(self, rule: Rule, clause: Clause, bounds: Bounds, dtypes: Mapping[str, ir.DataType]) -> None:
+    def __init__(self, rule: Rule, clause: Clause, bounds: SizeBounds, dtypes: Mapping[str, ir.DataType]) -> None:
         self.rule = rule
         self.clause = clause
         self.bounds = bounds
@@ -216,14 +216,14 @@ class Left:
             self._bind(found, pattern.name, self._symbols(pattern.name, shape))
             yield found
 
-    def _symbols(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def _symbols(self, name: str, shape: tuple[int, ...]) -> TermTensor:
         def element(place: tuple[int, ...]) -> Term:
             return symbol("element", name, ("place", *place) if max(shape, default=1) > 1 else SOLE)
 
         array = arrays.filled(shape, element)
-        return Tensor(TensorType(self.dtypes.get(name, ir.DataType.FLOAT), shape), array)
+        return TermTensor(TensorType(self.dtypes.get(name, ir.DataType.FLOAT), shape), array)
 
-    def _bind(self, state: State, name: str, tensor: Tensor) -> None:
+    def _bind(self, state: State, name: str, tensor: TermTensor) -> None:
         state.names[name] = tensor
         state.env[name] = tensor.facts
 
@@ -262,7 +262,7 @@ class Left:
         known = tuple((k, v) for k, v in state.nodes[pattern.bind].items() if not isinstance(v, Term))
         state.env[pattern.bind] = NodeFacts(pattern.ops[0], known, tensor.facts)
 
-    def _operands(self, pattern: ast.Match, state: State) -> Iterator[tuple[list[Tensor | None], State]]:
+    def _operands(self, pattern: ast.Match, state: State) -> Iterator[tuple[list[TermTensor | None], State]]:
         op, given = pattern.ops[0], []
         wanted: list[int] = []
         shaping = choices.SHAPING.get(op.name, ()) if not op.domain else ()
@@ -284,7 +284,7 @@ class Left:
             found, chosen = state.copy(), list(given)
             for i, name, value in zip(wanted, names, values, strict=True):
                 dtype = ir.DataType.BOOL if value.dtype == bool else ir.DataType.INT64
-                tensor = Tensor(TensorType(dtype, value.shape), value)
+                tensor = TermTensor(TensorType(dtype, value.shape), value)
                 if name in found.names and not np.array_equal(found.names[name].array, value):
                     break
                 if name:
@@ -294,7 +294,7 @@ class Left:
                 if self._holds(found, before):
                     yield chosen, found
 
-    def _operand(self, arg: ast.Pattern | None, state: State, before: list[Tensor | None]) -> Tensor | None:
+    def _operand(self, arg: ast.Pattern | None, state: State, before: list[TermTensor | None]) -> TermTensor | None:
         match arg:
             case None:
                 return None
@@ -307,7 +307,7 @@ class Left:
                 if self.rule.numerics.kind == "exact" and arg.value == 0:
                     raise NotModelled("a zero of either sign: not modelled at bounded sizes")
                 sizes = _sizes(state.names[_named(arg).name].type)
-                return Tensor(TensorType(dtype, sizes), arrays.filled(sizes, lambda _: number(arg.value)))
+                return TermTensor(TensorType(dtype, sizes), arrays.filled(sizes, lambda _: number(arg.value)))
             case ast.Wildcard():
                 return state.names[_named(arg).name]
         raise NotModelled(f"{type(arg).__name__.lower()} as an operand: not modelled")
@@ -392,8 +392,8 @@ class Left:
         raise NotModelled(f"attribute `{name}` of {op}: not modelled at bounded sizes")
 
     def apply(
-        self, op: OpKey, attrs: dict[str, Any], terms: Mapping[str, Term], given: list[Tensor | None], outputs: int
-    ) -> tuple[Attrs, list[Tensor]]:
+        self, op: OpKey, attrs: dict[str, Any], terms: Mapping[str, Term], given: list[TermTensor | None], outputs: int
+    ) -> tuple[Attrs, list[TermTensor]]:
         """The results of an operator, and its attributes in normal form."""
         types = [None if t is None else t.type for t in given]
         values = [None if t is None or t.array.dtype == object else t.array for t in given]
@@ -421,7 +421,7 @@ class Left:
             assert kind is not None
             if kind.shape != array.shape:
                 raise NotModelled(f"{op}: a result of another shape than its type")
-            tensors.append(Tensor(kind, array))
+            tensors.append(TermTensor(kind, array))
         return bundle, tensors
 
 

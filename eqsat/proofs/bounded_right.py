@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.proofs import arrays, choices, conditions
-from eqsat.proofs.bounded import Left, Rejected, State, Tensor
+from eqsat.proofs.bounded import Left, Rejected, State, TermTensor
 from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
@@ -31,7 +31,7 @@ class Right:
         self.left = left
         self.state = state
         self.env = dict(state.env)
-        self._built: dict[Any, list[Tensor]] = {}
+        self._built: dict[Any, list[TermTensor]] = {}
         self._outputs: dict[Any, int] = {}
         for template in left.rule.right:
             self._count(template)
@@ -61,7 +61,7 @@ class Right:
             for arg in template.args:
                 self._count(arg)
 
-    def _template(self, template: ast.Template | None, dtype: ir.DataType) -> Tensor | None:
+    def _template(self, template: ast.Template | None, dtype: ir.DataType) -> TermTensor | None:
         match template:
             case None:
                 return None
@@ -79,7 +79,7 @@ class Right:
                 return self._build(template, dtype)
         raise NotModelled(f"{type(template).__name__.lower()} as an operand: not modelled")
 
-    def _constant(self, value: Any, dtype: ir.DataType) -> Tensor:
+    def _constant(self, value: Any, dtype: ir.DataType) -> TermTensor:
         if isinstance(value, Term):
             array = arrays.filled((), lambda _: value)
         else:
@@ -87,9 +87,9 @@ class Right:
             if array.dtype == object or array.dtype.kind not in "iufb":
                 raise NotModelled("a constant of this kind")
             array = array.astype(np.int64) if dtype.is_integer() and array.dtype.kind in "iu" else arrays.terms(array)
-        return Tensor(TensorType(dtype, array.shape), array)
+        return TermTensor(TensorType(dtype, array.shape), array)
 
-    def _build(self, template: ast.Build, dtype: ir.DataType) -> Tensor | None:
+    def _build(self, template: ast.Build, dtype: ir.DataType) -> TermTensor | None:
         if template.node in self._built:
             return self._built[template.node][template.output]
         op = template.op if isinstance(template.op, OpKey) else self.left.clause.operators[template.op]
@@ -119,9 +119,9 @@ class Right:
             self.env[template.name] = TensorFacts(found.type)
         return found
 
-    def _operands(self, op: OpKey, template: ast.Build, dtype: ir.DataType) -> list[Tensor | None]:
+    def _operands(self, op: OpKey, template: ast.Build, dtype: ir.DataType) -> list[TermTensor | None]:
         shaping = choices.SHAPING.get(op.name, ()) if not op.domain else ()
-        found: list[Tensor | None] = [None] * len(template.args)
+        found: list[TermTensor | None] = [None] * len(template.args)
         literal = (ast.Number, ast.Tensor)
         for late in (False, True):
             for i, arg in enumerate(template.args):
@@ -132,7 +132,7 @@ class Right:
                     found[i] = self._template(arg, ir.DataType.INT64 if i in shaping else near)
         return found
 
-    def _remaining(self, left: Remainder, given: list[Tensor | None]) -> Tensor | None:
+    def _remaining(self, left: Remainder, given: list[TermTensor | None]) -> TermTensor | None:
         if left == Remainder.NEGATED:
             return self.left.apply(NEG, {}, {}, given[1:], 1)[1][0]
         return {Remainder.LEFT: given[0], Remainder.RIGHT: given[-1]}.get(left)

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SizeBounds:
     """How large the tensors are that are tried: all shapes of at most ``rank`` dimensions of 1 to ``size``."""
 
     rank: int
@@ -32,12 +32,12 @@ class Bounds:
         return f"ranks up to {self.rank}, sizes from 1 to {self.size}"
 
 
-LEVELS = (Bounds(2, 2), Bounds(3, 2), Bounds(4, 2), Bounds(3, 3))
+LEVELS = (SizeBounds(2, 2), SizeBounds(3, 2), SizeBounds(4, 2), SizeBounds(3, 3))
 """From the narrowest on."""
 
 
 @cache
-def shapes(bounds: Bounds) -> tuple[Shape, ...]:
+def shapes(bounds: SizeBounds) -> tuple[Shape, ...]:
     """All shapes within bounds."""
     sizes = range(1, bounds.size + 1)
     return tuple(s for rank in range(bounds.rank + 1) for s in product(sizes, repeat=rank))
@@ -62,7 +62,7 @@ _ENOUGH = 800
 """Contents of the operands of one node."""
 
 
-def operands(op: OpKey, x: Shape, wanted: Sequence[int], outputs: int, bounds: Bounds) -> Iterator[tuple[Any, ...]]:
+def operands(op: OpKey, x: Shape, wanted: Sequence[int], outputs: int, bounds: SizeBounds) -> Iterator[tuple[Any, ...]]:
     """Contents of the operands ``wanted`` of an operator on a tensor of shape ``x``, as arrays.
 
     Raises:
@@ -75,10 +75,10 @@ def operands(op: OpKey, x: Shape, wanted: Sequence[int], outputs: int, bounds: B
         yield tuple(np.asarray(v, bool if op.name == "Dropout" else np.int64) for v in values)
 
 
-def _operands(name: str, x: Shape, count: int, outputs: int, bounds: Bounds) -> Iterator[tuple[Any, ...]]:
+def _operands(name: str, x: Shape, count: int, outputs: int, bounds: SizeBounds) -> Iterator[tuple[Any, ...]]:
     rank = len(x)
     if name == "Reshape":
-        yield from ((s,) for s in shapes(Bounds(max(bounds.rank, 2), prod(x))) if prod(s) == prod(x))
+        yield from ((s,) for s in shapes(SizeBounds(max(bounds.rank, 2), prod(x))) if prod(s) == prod(x))
     elif name == "Expand":
         yield from ((s,) for s in shapes(bounds))
     elif name == "Squeeze":

@@ -12,7 +12,7 @@ from eqsat.proofs import conditions
 from eqsat.proofs.assumptions import elements_of
 from eqsat.proofs.bounded import Left, TooMuch
 from eqsat.proofs.bounded_right import NoAnswer, Right
-from eqsat.proofs.choices import LEVELS, Bounds
+from eqsat.proofs.choices import LEVELS, SizeBounds
 from eqsat.proofs.equal import Decision, Question
 from eqsat.proofs.every_rank import EveryRank
 from eqsat.proofs.polynomial import Ring
@@ -141,7 +141,7 @@ class Within:
         tried: How many combinations of shapes and attributes were compared.
     """
 
-    bounds: Bounds | None = None
+    bounds: SizeBounds | None = None
     tried: int = 0
     how: str = "same"
     reason: str = ""
@@ -179,7 +179,7 @@ def prove_bounded(rule: Rule) -> Within:
 _UNDECIDED = ("too many shapes and attributes to try", "no shapes within the bounds meet its conditions")
 
 
-def _within(rule: Rule, bounds: Bounds) -> Within:
+def _within(rule: Rule, bounds: SizeBounds) -> Within:
     tried, how = 0, "same"
     for clause in expand(rule.left):
         parts = conditions.assumed(rule, clause)

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeValues:
     """A node by the values that it reads and makes; constants are left out."""
 
     reads: tuple[int, ...]
     makes: tuple[int, ...]
 
 
-def covered(before: Sequence[Step], after: Sequence[Step], inputs: Collection[int]) -> list[tuple[int, ...]]:
+def covered(
+    before: Sequence[NodeValues], after: Sequence[NodeValues], inputs: Collection[int]
+) -> list[tuple[int, ...]]:
     """Per node of the result the nodes of the input that it stands for, in their order.
 
     Args:
@@ -42,7 +44,7 @@ def covered(before: Sequence[Step], after: Sequence[Step], inputs: Collection[in
     return [tuple(sorted(nodes)) for nodes in found]
 
 
-def _makers(steps: Sequence[Step]) -> dict[int, list[int]]:
+def _makers(steps: Sequence[NodeValues]) -> dict[int, list[int]]:
     """Who computes a value; in the input that may be several."""
     found: dict[int, list[int]] = {}
     for i, step in enumerate(steps):
@@ -52,7 +54,7 @@ def _makers(steps: Sequence[Step]) -> dict[int, list[int]]:
 
 
 def _behind(
-    steps: Sequence[Step], makers: dict[int, list[int]], results: Sequence[int], ends: Collection[int]
+    steps: Sequence[NodeValues], makers: dict[int, list[int]], results: Sequence[int], ends: Collection[int]
 ) -> set[int]:
     """The nodes that compute some values, back to values that end the search."""
     seen: set[int] = set()

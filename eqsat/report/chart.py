@@ -17,7 +17,7 @@ MOST_TICKS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ChartAxis:
     """An axis.
 
     Attributes:
@@ -34,7 +34,7 @@ class Axis:
     log: bool = False
 
     @classmethod
-    def around(cls, label: str, values: Iterable[float], text: Callable[[float], str], log: bool = False) -> Axis:
+    def around(cls, label: str, values: Iterable[float], text: Callable[[float], str], log: bool = False) -> ChartAxis:
         """An axis that shows all of some values, with room around them."""
         known = [v for v in values if math.isfinite(v) and (v > 0 or not log)] or [1.0]
         low, high = min(known), max(known)
@@ -74,8 +74,8 @@ class Chart:
     """
 
     title: str
-    x: Axis
-    y: Axis
+    x: ChartAxis
+    y: ChartAxis
     marks: list[Markup] = field(default_factory=list)
 
     def dot(self, x: float, y: float, kind: str, text: str, radius: float = 4.5) -> None:
@@ -128,7 +128,7 @@ class Chart:
         yield turned.format(middle, _visible(self.y.label))
 
 
-def _distinct(axis: Axis) -> list[tuple[float, str]]:
+def _distinct(axis: ChartAxis) -> list[tuple[float, str]]:
     pairs = [(value, axis.text(value)) for value in axis.ticks()]
     return [next(group) for _, group in itertools.groupby(pairs, key=lambda pair: pair[1])]
 

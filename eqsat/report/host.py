@@ -20,7 +20,7 @@ from eqsat.extract.cost import HOST, Cost, cost_of, needed
 from eqsat.extract.problem import Choice, Solution
 from eqsat.extract.solve import solve
 from eqsat.report import units
-from eqsat.report.by_values import Step, covered
+from eqsat.report.by_values import NodeValues, covered
 from eqsat.rules.expand import operators
 from eqsat.stages.price import Priced
 
@@ -173,8 +173,8 @@ class Placements:
     def _where(self, kernels: Sequence[Choice]) -> str:
         return ", ".join(dict.fromkeys(self.problem.targets[k.target] for k in kernels))
 
-    def _steps(self, choices: Mapping[int, Choice], inputs: set[int]) -> list[Step]:
-        return [Step(self.problem.children[c.node], (p,)) for p, c in choices.items() if p not in inputs]
+    def _steps(self, choices: Mapping[int, Choice], inputs: set[int]) -> list[NodeValues]:
+        return [NodeValues(self.problem.children[c.node], (p,)) for p, c in choices.items() if p not in inputs]
 
     def _forced(self, node: ENode, positions: list[int], target: int) -> tuple[Mapping[int, Choice], Cost, bool] | None:
         """The cheapest program in which a target runs an operator, its cost, and whether no such program is cheaper."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from eqsat.codegen.memory import Block, plan_memory
+from eqsat.codegen.memory import Allocation, plan_memory
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, Region
 from eqsat.schema.free_sizes import at_sizes
@@ -97,7 +97,7 @@ def memory_of_plan(plan: Plan, pieces: Sequence[Region], sizes: Mapping[str, int
                 rows.append(MemoryRow(names.get(value, ""), str(kind), kind.bytes, 0, first, last))
         if rows and _pairs(rows) <= MOST_PAIRS:
             # A greedy plan shows where memory goes; generated C searches for a better one.
-            placed = plan_memory([Block(r.bytes, r.first, r.last) for r in rows], attempts=0)
+            placed = plan_memory([Allocation(r.bytes, r.first, r.last) for r in rows], attempts=0)
             rows = [replace(row, offset=offset) for row, offset in zip(rows, placed.offsets, strict=True)]
             maps.append(_map(target, "plan", placed.size, len(order), rows, sizes, unknown))
     return tuple(maps)

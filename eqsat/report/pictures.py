@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from eqsat.report import units
-from eqsat.report.chart import Axis, Chart
+from eqsat.report.chart import Chart, ChartAxis
 from eqsat.report.memory import MemoryMap
 from eqsat.report.summary import KernelRow, Summary
 
@@ -27,10 +27,10 @@ def roofline(summary: Summary) -> Markup | None:
     roofs = _roofs(rows)
     points = [_point(row) for row in rows]
     knees = [peak / rate for _, peak, rate in roofs if math.isfinite(rate) and rate > 0]
-    x = Axis.around("MACs per byte", [*(p[0] for p in points), *knees], lambda v: f"{v:g}", log=True)
+    x = ChartAxis.around("MACs per byte", [*(p[0] for p in points), *knees], lambda v: f"{v:g}", log=True)
     peaks = [peak for _, peak, _ in roofs if math.isfinite(peak)]
     speeds = [*(p[1] for p in points), *peaks]
-    rate = Axis.around("MACs per second", speeds, lambda v: units.amount(v, "").strip(), log=True)
+    rate = ChartAxis.around("MACs per second", speeds, lambda v: units.amount(v, "").strip(), log=True)
     chart = Chart("Roofline: kernels by MACs per byte and by MACs per second", x, rate)
     for target, peak, bandwidth in roofs:
         ends = [v for v in (x.low, peak / bandwidth if bandwidth > 0 else x.low, x.high) if x.low <= v <= x.high]
@@ -48,8 +48,8 @@ def roofline(summary: Summary) -> Markup | None:
 
 def memory(found: MemoryMap) -> Markup:
     """Tensors as boxes over the kernels of a run, by their place in memory; the peak is marked."""
-    x = Axis("kernel, in execution order", 0, found.steps, lambda v: f"{v:,.0f}")
-    y = Axis(f"place in the memory of {found.target}", 0, max(found.arena, 1), units.size)
+    x = ChartAxis("kernel, in execution order", 0, found.steps, lambda v: f"{v:,.0f}")
+    y = ChartAxis(f"place in the memory of {found.target}", 0, max(found.arena, 1), units.size)
     chart = Chart(f"Memory of {found.target}: tensors by kernel and by place", x, y)
     shown = sorted(found.tensors, key=lambda row: -row.bytes * (row.last - row.first + 1))[:MOST_BOXES]
     for row in shown:
@@ -73,8 +73,8 @@ def layers(summary: Summary) -> Markup | None:
     rows = sorted(rows, key=lambda r: -r.before)[:MOST_DOTS]
     if not rows:
         return None
-    x = Axis.around("cost in floats", [r.before for r in rows], units.seconds, log=True)
-    y = Axis.around("SQNR if rounded alone", [r.noise for r in rows], units.decibel)
+    x = ChartAxis.around("cost in floats", [r.before for r in rows], units.seconds, log=True)
+    y = ChartAxis.around("SQNR if rounded alone", [r.noise for r in rows], units.decibel)
     chart = Chart("Layers by cost in floats and by signal to quantization noise", x, y)
     for row in rows:
         kind = "no" if not row.rounded else "yes" if row.rounded == row.tensors else "some"
@@ -92,8 +92,8 @@ def pareto(summary: Summary) -> Markup | None:
     known = [p.predicted for p in told.sweep if math.isfinite(p.predicted)]
     # Without any rounding the ratio is infinite; that program is at the top.
     top = max(known, default=0.0) + 10
-    x = Axis.around("cost", [summary.after.cost, *(p.cost for p in told.sweep)], units.seconds)
-    y = Axis.around("SQNR of the worst output; exact at the top", [*known, top], units.decibel)
+    x = ChartAxis.around("cost", [summary.after.cost, *(p.cost for p in told.sweep)], units.seconds)
+    y = ChartAxis.around("SQNR of the worst output; exact at the top", [*known, top], units.decibel)
     chart = Chart("Cost against signal to quantization noise", x, y)
     chart.line([(p.cost, min(p.predicted, top)) for p in told.sweep], "front")
     for point in told.sweep:

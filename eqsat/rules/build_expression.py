@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.rules import ast
 from eqsat.rules.builtin_functions import FUNCTIONS
-from eqsat.rules.callee import Function, find_callee, known
+from eqsat.rules.callee import CalledFunction, find_callee, known
 from eqsat.rules.check_kinds import check_attribute, check_comparison, expect
 from eqsat.rules.constness import forbid_constness
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
@@ -267,7 +267,7 @@ class ExpressionBuilder:
         if isinstance(callee, Definition):
             with self.context.called(callee, term, frame) as (body, inner):
                 return self.typed(body, inner)
-        if not isinstance(callee, Function):
+        if not isinstance(callee, CalledFunction):
             raise self.context.error(
                 term.place,
                 "an expression over shapes, types, attributes and small constants is required",

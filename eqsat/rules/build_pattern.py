@@ -11,8 +11,8 @@ from eqsat.rules import ast
 from eqsat.rules.arguments import Arguments, output_index, read_arguments
 from eqsat.rules.callee import (
     BoundOperator,
+    CalledFunction,
     Constant,
-    Function,
     Operators,
     find_callee,
     forbid_bare_operator,
@@ -215,7 +215,7 @@ class PatternBuilder:
         if isinstance(callee, Definition):
             with self.context.called(callee, term, frame) as (body, inner):
                 return self.build(body, inner, optional=optional)
-        if isinstance(callee, Function):
+        if isinstance(callee, CalledFunction):
             return self._constant(term, frame)
         if isinstance(callee, Constant):
             raise self.context.error(

@@ -10,8 +10,8 @@ from eqsat.rules.build_expression import ExpressionBuilder
 from eqsat.rules.build_pattern import MOST_OPERATORS
 from eqsat.rules.callee import (
     BoundOperator,
+    CalledFunction,
     Constant,
-    Function,
     Operators,
     find_callee,
     forbid_bare_operator,
@@ -182,7 +182,7 @@ class TemplateBuilder:
                 return self.build(body, inner)
         if isinstance(callee, Constant):
             return self._tensor(term, frame)
-        if isinstance(callee, Function):
+        if isinstance(callee, CalledFunction):
             return self._constant(term, frame)
         if isinstance(callee, BoundOperator):
             self.context.referenced.add(callee.name)

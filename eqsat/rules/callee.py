@@ -34,7 +34,7 @@ class BoundOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CalledFunction:
     name: str
 
 
@@ -43,7 +43,7 @@ class Constant:
     """``tensor(value, dtype)``."""
 
 
-Callee = Operators | BoundOperator | Definition | Function | Constant
+Callee = Operators | BoundOperator | Definition | CalledFunction | Constant
 
 
 SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
@@ -94,7 +94,7 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
         if bound is not None and bound.kind == "operator":
             return BoundOperator(term.name, bound.ops)
         if term.name in FUNCTIONS:
-            return Function(term.name)
+            return CalledFunction(term.name)
         if term.name == "tensor":
             return Constant()
         return Operators(operators(term.name, term.place, context, frame))

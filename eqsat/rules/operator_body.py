@@ -72,7 +72,7 @@ class TemplateBody:
 
 
 @dataclass
-class _Step:
+class _WrittenNode:
     op: OpKey
     attrs: Attrs
     operands: tuple[_Value | None, ...]
@@ -83,7 +83,7 @@ class _Step:
 class _Writer:
     inputs: tuple[str, ...]
     attributes: Mapping[str, AttrValue]
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[_WrittenNode] = field(default_factory=list)
     known: dict[tuple[OpKey, Attrs, tuple[_Value | None, ...]], int] = field(default_factory=dict)
     built: dict[int, _Value] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class _Writer:
         index = self.known.get(key) if is_deterministic(op, attrs) else None
         if index is None:
             index = self.known[key] = len(self.steps)
-            self.steps.append(_Step(op, attrs, operands, outputs))
+            self.steps.append(_WrittenNode(op, attrs, operands, outputs))
         self.steps[index].outputs = max(self.steps[index].outputs, outputs)
         return index, output
 

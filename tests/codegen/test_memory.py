@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from eqsat.codegen.memory import Block, live_bound, plan_memory
+from eqsat.codegen.memory import Allocation, live_bound, plan_memory
 
 
-def overlapping(blocks: list[Block], offsets: tuple[int, ...]) -> list[tuple[int, int]]:
+def overlapping(blocks: list[Allocation], offsets: tuple[int, ...]) -> list[tuple[int, int]]:
     return [
         (i, k)
         for i in range(len(blocks))
@@ -22,7 +22,7 @@ def overlapping(blocks: list[Block], offsets: tuple[int, ...]) -> list[tuple[int
     ]
 
 
-def smallest(blocks: list[Block]) -> int:
+def smallest(blocks: list[Allocation]) -> int:
     """The best arena by all orders of placing each block at the lowest free offset: some order is optimal."""
     best = 1 << 60
     for order in permutations(range(len(blocks))):
@@ -43,12 +43,12 @@ def smallest(blocks: list[Block]) -> int:
     return best
 
 
-def draw(seed: int, count: int, steps: int = 8) -> list[Block]:
+def draw(seed: int, count: int, steps: int = 8) -> list[Allocation]:
     rng = random.Random(seed)
     blocks = []
     for _ in range(count):
         first = rng.randrange(steps)
-        blocks.append(Block(64 * rng.randrange(1, 9), first, min(steps - 1, first + rng.randrange(4))))
+        blocks.append(Allocation(64 * rng.randrange(1, 9), first, min(steps - 1, first + rng.randrange(4))))
     return blocks
 
 
@@ -78,11 +78,11 @@ def test_many_blocks(seed: int) -> None:
 
 
 def test_sizes_are_rounded_to_the_alignment() -> None:
-    plan = plan_memory([Block(1, 0, 1), Block(65, 0, 1), Block(3, 1, 2)])
+    plan = plan_memory([Allocation(1, 0, 1), Allocation(65, 0, 1), Allocation(3, 1, 2)])
     assert plan.size == 256
     assert all(offset % 64 == 0 for offset in plan.offsets)
 
 
 def test_nothing_to_place() -> None:
     assert plan_memory([]).size == 0
-    assert plan_memory([Block(0, 0, 3), Block(64, 0, 3)]).size == 64
+    assert plan_memory([Allocation(0, 0, 3), Allocation(64, 0, 3)]).size == 64

@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ModelError
 from eqsat.model.construction.branches import infer_branches, make_branches
 from eqsat.model.construction.operands import as_tensors
-from eqsat.model.expression import Branch, Step, Tensor, made_so_far
+from eqsat.model.expression import Branch, PendingNode, Tensor, made_so_far
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
@@ -66,7 +66,7 @@ def apply(
         with within(received(d for t in types if t is not None for d in t.shape or ())):
             found = infer_types(op, attrs, types, values, count, place=place)
             results = propagate(op, attrs, types, values, found)
-    step = Step(op, attrs, tuple(tensors), count, name, made_so_far(), branches)
+    step = PendingNode(op, attrs, tuple(tensors), count, name, made_so_far(), branches)
     return tuple(
         Tensor(known, step=step, index=i, value=value)
         for i, (known, value) in enumerate(zip_longest(found, results[: len(found)]))

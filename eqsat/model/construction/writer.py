@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.expression import Branch, Step, Tensor
+from eqsat.model.expression import Branch, PendingNode, Tensor
 from eqsat.model.names import unused
 from eqsat.model.read.sources import HEAVY, Source
 from eqsat.schema import opset
@@ -62,7 +62,7 @@ def write_branches(
     return result
 
 
-def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], list[Step]]:
+def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], list[PendingNode]]:
     """Leaves and steps that the outputs depend on, in the order they were made.
 
     Args:
@@ -70,7 +70,7 @@ def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], 
         start: Tensors made before this are leaves: what a subgraph captures.
     """
     leaves: dict[tuple[int, int], Tensor] = {}
-    steps: dict[int, Step] = {}
+    steps: dict[int, PendingNode] = {}
     pending = list(outputs)
     while pending:
         tensor = pending.pop()
@@ -112,7 +112,7 @@ def _inputs(read: list[Tensor], inputs: Sequence[Tensor] | None) -> list[Tensor]
     return chosen
 
 
-def _domains(steps: Iterable[Step]) -> set[str]:
+def _domains(steps: Iterable[PendingNode]) -> set[str]:
     found: set[str] = set()
     for step in steps:
         found.add(step.op.domain)
@@ -132,7 +132,7 @@ class _Writer:
     """
 
     def __init__(
-        self, taken: set[str], steps: Sequence[Step], start: int, outer: Callable[[Tensor], str] | None
+        self, taken: set[str], steps: Sequence[PendingNode], start: int, outer: Callable[[Tensor], str] | None
     ) -> None:
         self.taken = taken
         self.steps = steps
@@ -178,7 +178,7 @@ class _Writer:
         else:
             proto.initializer.append(ir.to_proto(held))
 
-    def _node(self, proto: onnx.GraphProto, step: Step) -> None:
+    def _node(self, proto: onnx.GraphProto, step: PendingNode) -> None:
         graphs = {name for name, _ in step.branches}
         defaults = dict(default_attrs(step.op))
         given = tuple((n, v) for n, v in step.attrs if n not in graphs and defaults.get(n) != v)
@@ -228,7 +228,7 @@ class _Writer:
             return self._name_of(tensor.step, tensor.index)
         return self.names.get((tensor.order, 0)) or str(tensor.name)
 
-    def _name_of(self, step: Step, index: int) -> str:
+    def _name_of(self, step: PendingNode, index: int) -> str:
         place = (step.order, index)
         if place not in self.names:
             base = step.name or step.op.name.lower()

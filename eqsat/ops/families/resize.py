@@ -25,7 +25,7 @@ from eqsat.ops.traits import PARAMETRIC
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ResizedAxis:
     """Resizing of one axis.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
         rule: How positions are mapped and values are made.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[ResizedAxis, ...]
     shape: tuple[int, ...]
     rule: Rule
 
@@ -119,7 +119,7 @@ def resize_plan(
     for i, (axis, factor, size) in enumerate(zip(chosen, factors, wanted, strict=True)):
         out[axis] = size
         if crop or size != shape[axis] or factor != 1.0:
-            axes.append(Axis(axis, factor, size, (region[i], region[i + len(chosen)])))
+            axes.append(ResizedAxis(axis, factor, size, (region[i], region[i + len(chosen)])))
     # Axes that shrink come first, so that the others have less to do.
     return Plan(tuple(sorted(axes, key=lambda p: p.scale)), tuple(out), rule)
 
@@ -180,7 +180,7 @@ def _resize(x: np.ndarray, plan: Plan, attrs: Attributes) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def axis_taps(p: Axis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def axis_taps(p: ResizedAxis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Input positions, weights (None for the nearest neighbour), and which outputs lie outside (None if none can)."""
     # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
     at = _positions(p, length, rule.transform, np.float32 if rule.mode == "nearest" else np.float64)
@@ -190,7 +190,7 @@ def axis_taps(p: Axis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray 
     return (*_taps(at, p, length, rule), beyond)
 
 
-def _positions(p: Axis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
+def _positions(p: ResizedAxis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
     """Where in the input each output position lies, computed in a floating-point type; may be outside."""
     i = np.arange(p.size, dtype=kind)
     scale, half, last = kind(p.scale), kind(0.5), kind(length - 1)
@@ -228,7 +228,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
     raise ValueError(f"unknown nearest_mode {mode!r}")
 
 
-def _taps(at: np.ndarray, p: Axis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
+def _taps(at: np.ndarray, p: ResizedAxis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
     """Input positions and weights for each output position, both (size, taps)."""
     cubic = rule.mode == "cubic"
     squeeze = min(p.scale, 1.0) if rule.antialias else 1.0

@@ -24,7 +24,7 @@ from eqsat.schema.size_questions import any_free, greatest
 
 
 @dataclass(frozen=True)
-class Axis:
+class InterpolatedAxis:
     """An axis that is interpolated.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Tables:
         outside: By axis which results lie outside.
     """
 
-    axes: list[Axis] = field(default_factory=list)
+    axes: list[InterpolatedAxis] = field(default_factory=list)
     nearest: dict[int, Table] = field(default_factory=dict)
     outside: dict[int, Table] = field(default_factory=dict)
 
@@ -192,7 +192,7 @@ def _constant_tables(template: Template, x: Tensor, plan: Plan, work: ir.DataTyp
         else:
             used = np.flatnonzero(weights.any(0)) if index.shape[1] <= 4 else np.arange(index.shape[1])
             made.axes.append(
-                Axis(
+                InterpolatedAxis(
                     p.axis,
                     len(used),
                     template.table(np.ascontiguousarray(index[:, used]).astype(np.int32)),
@@ -218,7 +218,9 @@ def resize(task: Task) -> Kernel:
             tables.nearest[f.axis] = Computed(f"index{number}")
         else:
             taps = f"taps{number}"
-            tables.axes.append(Axis(f.axis, taps, Computed(f"index{number}", taps), Computed(f"weights{number}", taps)))
+            tables.axes.append(
+                InterpolatedAxis(f.axis, taps, Computed(f"index{number}", taps), Computed(f"weights{number}", taps))
+            )
         if task.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             tables.outside[f.axis] = Computed(f"beyond{number}")
     axes, nearest, outside = tables.axes, tables.nearest, tables.outside

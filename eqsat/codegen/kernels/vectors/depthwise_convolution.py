@@ -43,7 +43,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChannelVectors:
     """Vectors of channels with equally many lanes in use."""
 
     first: int
@@ -125,10 +125,10 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             found.append(Nest(nest, pointers, pixels, loads, stores))
         return found
 
-    blocks = [Block(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []
+    blocks = [ChannelVectors(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []
     if channels % lanes:
         first = channels // lanes * lanes
-        blocks.append(Block(first, 1, nests(first, channels - first)))
+        blocks.append(ChannelVectors(first, 1, nests(first, channels - first)))
     text = render(
         "vectors/depthwise_convolution.c.jinja",
         outer=outer,

@@ -83,7 +83,7 @@ class _Reduction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _Pieces:
     """Equally computed pieces of a row.
 
     Attributes:
@@ -219,7 +219,7 @@ class _Writer:
             self.packed.append(np.concatenate(columns, 1).astype(np.float32).ravel())
         return offset, sizes
 
-    def _blocks(self, sizes: list[int]) -> list[_Block]:
+    def _blocks(self, sizes: list[int]) -> list[_Pieces]:
         bands = self.at.bands[-1]
         # Columns that all phases have, and those of the phase that has most.
         full, count = min(band.count for band in bands), max(band.count for band in bands)
@@ -238,7 +238,7 @@ class _Writer:
             first += self.lanes
         return found
 
-    def _block(self, count: int, first: int, live: list[int], vectors: int, sizes: list[int]) -> _Block:
+    def _block(self, count: int, first: int, live: list[int], vectors: int, sizes: list[int]) -> _Pieces:
         reductions, offset = [], 0
         for band, columns, size in zip(self.at.bands[-1], live, sizes, strict=True):
             reductions.append(self._reduction(band, columns, vectors, offset))
@@ -250,7 +250,7 @@ class _Writer:
             for v in range(vectors):
                 begin = written * (first + v * self.lanes)
                 stores += self._stores(m, v, vectors, first, max(0, min(end - begin, written * self.lanes)))
-        return _Block(count, vectors * self.lanes, first, reductions, stores)
+        return _Pieces(count, vectors * self.lanes, first, reductions, stores)
 
     def _reduction(self, band: Band, columns: int, vectors: int, offset: int) -> _Reduction:
         taps = len(band.taps[0]) if columns else 0

@@ -29,7 +29,7 @@ _TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class WindowAxis:
     """A spatial axis: geometry of the windows and the input's stride."""
 
     size: int
@@ -42,7 +42,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChannelVectors:
     """Vectors of channels that are processed in the same way."""
 
     first: int
@@ -118,7 +118,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     epilogue = VectorEpilogue(task.epilogue, y.shape, 1, isa, first_constant=len(constants))
     made: dict[str, Shape] = {"y0": y.strides, **epilogue.strides}
     axes = [
-        Axis(*values)
+        WindowAxis(*values)
         for values in zip(
             x.shape[2:], at.kernel, at.strides, at.dilations, at.begin, at.extent, x.strides[2:], strict=True
         )
@@ -146,7 +146,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     if free and kind == "average":
         share = _share(task, at, counted=not (window and always))
 
-    def block(first: int, count: int, vectors: int, live: int) -> Block:
+    def block(first: int, count: int, vectors: int, live: int) -> ChannelVectors:
         step = vectors * isa.lanes()
         moved = [
             (name, "".join(f" {sign} {k}" for sign, k in (("+", first * s[1]), ("+ c *", step * s[1])) if k))
@@ -162,7 +162,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             lines, result = epilogue.write("t", address, live)
             end = store(address("y0"), result, made["y0"][1], live, isa)
             stores.append(" ".join(["{", f"const vf@ t = {value};", *lines, end, "}"]))
-        return Block(
+        return ChannelVectors(
             first,
             step,
             count,
@@ -172,7 +172,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             stores,
         )
 
-    def blocks(together: int) -> list[Block]:
+    def blocks(together: int) -> list[ChannelVectors]:
         full, rest = divmod(x.shape[1], isa.lanes())
         found = [block(s * isa.lanes(), n, v, isa.lanes()) for s, v, n in _by(full, together)]
         return found + ([block(full * isa.lanes(), 1, 1, rest)] if rest else [])

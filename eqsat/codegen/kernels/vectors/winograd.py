@@ -80,7 +80,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputStrides:
     """The input's strides, and the offset of the first tile."""
 
     batch: int
@@ -109,7 +109,7 @@ class OutputPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TileGroup:
     """Tiles that are transformed together."""
 
     first: int
@@ -212,9 +212,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     size = packed_size(g.outputs, g.inputs, bias=False)
     nothing = VectorEpilogue(Epilogue(ir.DataType.FLOAT), (1,), 0, isa)
 
-    def block(first: int, count: int, tiles: int) -> Block:
+    def block(first: int, count: int, tiles: int) -> TileGroup:
         axis = Axis(36, {"v": tiles * g.padded_inputs, "w0": size, "m": tiles * g.padded_outputs})
-        return Block(first, count, tiles, write(_product(g, tiles).inside(axis), nothing, isa))
+        return TileGroup(first, count, tiles, write(_product(g, tiles).inside(axis), nothing, isa))
 
     whole, rest = divmod(g.tiles, together)
     blocks = [block(0, whole, together)] if whole else []
@@ -259,7 +259,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         wide=g.wide,
         rows=g.rows,
         columns=g.columns,
-        x=Source(x.strides[0], row, column, convolution.corner(task, at)),
+        x=InputStrides(x.strides[0], row, column, convolution.corner(task, at)),
         input_parts=[input_part(*p) for p in parts(g.inputs)],
         output_parts=[output_part(*p) for p in parts(g.outputs)],
         lanes=lanes,
