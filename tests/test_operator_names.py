@@ -22,6 +22,8 @@ ABOUT_OPERATORS = {
     "model/write/older.py", "schema/versions.py",
     # Mistakes of other implementations.
     "model/inference/corrections.py", "model/inference/infer.py", "model/read/converted.py", "verify/oracle.py",
+    # Shapes that operators compute: sizes are followed through them, element by element.
+    "model/inference/shape_values.py", "model/inference/size_elements.py", "model/inference/sized_shapes.py",
     # Programs of loops, as exporters write them.
     "control/recurrent/cells.py", "control/recurrent/operators.py", "control/recurrent/rewrite.py",
     "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py",
