@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eqsat.backends import values
 from eqsat.codegen import dtypes
 from eqsat.codegen.kernel import Halo, Pad, Shape, View
 from eqsat.codegen.program import Tensor
@@ -134,7 +135,7 @@ class Place:
             tensor.shape,
             self.current_strides(),
             halo,
-            0 if not halo or buffer.pad is None or isinstance(buffer.pad, Tensor) else buffer.pad,
+            0 if not halo or buffer.pad is None or isinstance(buffer.pad, values.Tensor) else buffer.pad,
             common_divisor(self.start() * size, ALIGNMENT) if arena else size,
             SLACK if arena else 0,
         )

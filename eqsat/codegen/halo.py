@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from eqsat.backends import values
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import Buffer
 from eqsat.codegen.program import Tensor
@@ -41,6 +42,7 @@ def _value(buffer: Buffer, location: Location) -> str:
     assert pad is not None
     if isinstance(pad, Tensor):
         return f"*({location(pad)})"
+    assert not isinstance(pad, values.Tensor), "a tensor that is not one of a program"
     return str(int(pad) & 255) if _is_bytewise(buffer) else dtypes.literal(pad, dtype)
 
 
