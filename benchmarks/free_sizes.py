@@ -27,7 +27,7 @@ from eqsat import op
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.dims import Size
+from eqsat.model.read.given_sizes import Size
 
 Row = dict[str, Any]
 Ranges = Mapping[str, tuple[int, int, int]]

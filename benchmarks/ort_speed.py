@@ -36,7 +36,7 @@ from benchmarks.output import write_json
 from benchmarks.zoo import error_of, feeds, files, name_of, notes_of, read
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
-from eqsat.schema.free_sizes import samples
+from eqsat.schema.chosen_sizes import samples
 
 Row = dict[str, Any]
 PEERS = {

@@ -43,8 +43,9 @@ from benchmarks.output import write_json
 from eqsat.errors import EqsatError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.dims import free_sizes, split
-from eqsat.schema.free_sizes import samples
+from eqsat.model.read.dims import free_sizes
+from eqsat.model.read.given_sizes import split
+from eqsat.schema.chosen_sizes import samples
 
 Row = dict[str, Any]
 STAGES = ("load", "encode", "saturate", "extract", "verify")

@@ -15,7 +15,7 @@ from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.read.dims import Size
+from eqsat.model.read.given_sizes import Bound, Size
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.optimization import optimized
@@ -50,7 +50,7 @@ __all__ = ["Result", "compare", "compile", "load", "optimize", "prove", "quantiz
 def load(
     source: Source,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
 ) -> ir.Model:
@@ -58,7 +58,7 @@ def load(
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
-        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``.
+        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``, or expressions of others, ``{"T": "P + S"}``.
         values: Values for inputs, which become constants, such as ``{"sr": 16000}``.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own. The model gets their bodies as functions, so that it has a meaning alone.
@@ -113,7 +113,7 @@ def optimize(
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
             of the range; costs are taken at the typical one. A list ``[16, 128, 512]`` leaves it free as well;
-            costs are the mean over these sizes.
+            costs are the mean over these sizes. An expression ``"P + S"`` says what it is in other dimensions.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
@@ -308,7 +308,7 @@ def run(
     source: Source,
     inputs: Mapping[str, np.ndarray],
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     declarations: Sequence[Declaration] = (),
     backend: Means = "numpy",
     vendors: Collection[str] = (),
@@ -323,7 +323,7 @@ def run(
     Args:
         source: As for :func:`optimize`.
         inputs: Arrays by input name.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, or expressions of others.
         declarations: As for :func:`optimize`.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions with ``"c"``: ``["dnnl"]`` for oneDNN.
@@ -353,7 +353,7 @@ def compare(
     second: Source,
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
@@ -369,7 +369,7 @@ def compare(
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
         declarations: As for :func:`optimize`.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, or expressions of others.
         values: Values for inputs, by name; these become constants.
         rtol: Allowed difference, relative to the largest magnitude of a tensor.
         atol: Allowed absolute difference.

@@ -15,7 +15,7 @@ from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, Place, Why, roots_of
 from eqsat.extract.problem import Solution
 from eqsat.model.load import Source
-from eqsat.model.read.dims import Size
+from eqsat.model.read.given_sizes import Size
 from eqsat.partition.place import split
 from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.profile import Profile
-    from eqsat.model.read.dims import Size
+    from eqsat.model.read.given_sizes import Size
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ from eqsat.report.summary import Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
-from eqsat.schema.free_sizes import where_costed, within
+from eqsat.schema.chosen_sizes import where_costed
+from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock

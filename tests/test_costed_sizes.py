@@ -11,8 +11,9 @@ import pytest
 import eqsat
 from eqsat.cli import main
 from eqsat.errors import ModelError
-from eqsat.model.read.dims import Size
-from eqsat.schema.free_sizes import FreeSize, where_costed
+from eqsat.model.read.given_sizes import Size
+from eqsat.schema.chosen_sizes import where_costed
+from eqsat.schema.free_sizes import FreeSize
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g '
 DENSE = (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
-    from eqsat.model.read.dims import Size
+    from eqsat.model.read.given_sizes import Size
     from eqsat.rules.selection import NumericsClass
 
 
@@ -132,7 +132,7 @@ def codegen(
     from eqsat.cli.progress import showing_progress, showing_stage
     from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
-    from eqsat.model.read.dims import split
+    from eqsat.model.read.given_sizes import split
 
     bound, ranges = split(dims)
     with showing_stage("load", quiet or as_json):

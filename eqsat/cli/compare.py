@@ -52,7 +52,7 @@ def compare(
     first: Path,
     second: Path,
     inputs: tuple[str, ...],
-    dims: dict[str, int],
+    dims: dict[str, int | str],
     values: dict[str, Any],
     seed: int,
     rtol: float | None,

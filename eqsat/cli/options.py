@@ -17,7 +17,7 @@ from eqsat.cli.streams import InputPath, OutputPath
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.model.read.dims import Size
+    from eqsat.model.read.given_sizes import Size
     from eqsat.schema.free_sizes import FreeSize
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -42,15 +42,18 @@ def seed_option(what: str) -> Callable[[_Command], _Command]:
 
 def dims_option(command: _Command) -> _Command:
     """``--dim N=1``, any number of times; arrives as a dictionary."""
-    help_text = "Bind a symbolic dimension of the model's inputs. May be repeated."
+    help_text = (
+        "Bind a symbolic dimension of the model's inputs to a size, or to an expression of other dimensions such as "
+        "P+S. May be repeated."
+    )
     return _dim_option("NAME=SIZE", _dims, help_text)(command)
 
 
 def sizes_option(command: _Command) -> _Command:
     """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
     help_text = (
-        "Bind a symbolic dimension of the model's inputs, or give its range and the sizes at which costs "
-        "are taken, or only these sizes. May be repeated."
+        "Bind a symbolic dimension of the model's inputs to a size or to an expression of other dimensions such as "
+        "P+S, or give its range and the sizes at which costs are taken, or only these sizes. May be repeated."
     )
     return _dim_option("NAME=SIZE[,SIZE...]|FROM..TO[@SIZE[,SIZE...]]", _sizes, help_text)(command)
 
@@ -343,16 +346,19 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     found: dict[str, Size] = {}
     for text in values:
         match = _SIZES.fullmatch(text)
-        if match is None:
+        if match is not None:
+            name, listed, least, most, usual = match.groups()
+            value = _numbers(listed) if listed else _free_size(least, most, usual)
+            if isinstance(value, list) and len(value) == 1:
+                value = value[0]
+        elif (expression := _EXPRESSION.fullmatch(text)) is not None:
+            name, value = expression.groups()
+        else:
             forms = (
-                "NAME=SIZE, NAME=SIZE,SIZE,..., NAME=FROM..TO or NAME=FROM..TO@TYPICAL, such as "
-                "N=1, N=1,8,64 or seq=1..512@128"
+                "NAME=SIZE, NAME=SIZE,SIZE,..., NAME=FROM..TO, NAME=FROM..TO@TYPICAL or NAME=EXPRESSION, such as "
+                "N=1, N=1,8,64, seq=1..512@128 or total=past+1"
             )
             raise click.BadParameter(f"{text[:80]!r} is not of the form {forms}")
-        name, listed, least, most, usual = match.groups()
-        value = _numbers(listed) if listed else _free_size(least, most, usual)
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
         if found.setdefault(name, value) != value:
             raise click.BadParameter(f"{name} is given twice")
     return found
@@ -372,12 +378,21 @@ _NUMBERS = r"\d{1,18}(?:,\d{1,18})*"
 _SIZES = re.compile(rf"(.+)=(?:({_NUMBERS})|(\d{{1,18}})?\.\.(\d{{1,18}})?(?:@({_NUMBERS}))?)", re.ASCII)
 
 
-def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    dims: dict[str, int] = {}
+_EXPRESSION = re.compile(r"(.+)=(?=[^=]*[^\W\d])(?!.*\.\.)([-(\w\s][-+*/()\w.\s]*)")
+"""A dimension and an expression of others; what is wrong with it is said where the dimensions are known."""
+
+
+def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int | str]:
+    dims: dict[str, int | str] = {}
     for text in values:
-        name, equals, size = text.rpartition("=")
-        if not equals or not name or not size.isdecimal() or len(size) > 18:
-            raise click.BadParameter(f"{text[:80]!r} is not of the form NAME=SIZE, such as N=1")
-        if dims.setdefault(name, int(size)) != int(size):
+        name, equals, written = text.rpartition("=")
+        is_number = written.isdecimal() and len(written) <= 18
+        is_expression = _EXPRESSION.fullmatch(text) is not None
+        if not equals or not name or not (is_number or is_expression):
+            raise click.BadParameter(
+                f"{text[:80]!r} is not of the form NAME=SIZE or NAME=EXPRESSION, such as N=1 or total=past+1"
+            )
+        size = int(written) if is_number else written
+        if dims.setdefault(name, size) != size:
             raise click.BadParameter(f"{name} is given twice, as {dims[name]} and as {size}")
     return dims

@@ -27,7 +27,7 @@ from eqsat.cli.search_options import (
 from eqsat.quantization.methods import ANY_METHOD, METHODS
 
 if TYPE_CHECKING:
-    from eqsat.model.read.dims import Size
+    from eqsat.model.read.given_sizes import Size
     from eqsat.quantization.methods import AnyMethod
     from eqsat.quantization.options import Activation, Conversions
 

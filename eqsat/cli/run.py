@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 def run(
     model: Path,
     inputs: tuple[str, ...],
-    dims: dict[str, int],
+    dims: dict[str, int | str],
     values: dict[str, object],
     seed: int,
     output: Path | None,
@@ -108,7 +108,7 @@ def run(
     if threads > 1 and means != ["c"]:
         raise click.BadParameter("only C has threads: add --backend c", param_hint="'--threads'")
     with showing_stage("load", quiet or as_json):
-        loaded = api.load(model, values=values)
+        loaded = api.load(model, values=values, dims={n: x for n, x in dims.items() if isinstance(x, str)})
     names = input_names(loaded)
     given = read_inputs(inputs, names)
     arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
@@ -120,9 +120,13 @@ def run(
     coverage: dict[str, Coverage] = {}
     if means == ["c"]:
         with quietly(), showing_progress(quiet or as_json) as progress:
-            sizes = sizes_of(loaded, arrays)
             compiled = api.compile(
-                loaded, threads=threads, dims=sizes, vendors=vendors, backends=backends, progress=progress
+                loaded,
+                threads=threads,
+                dims={**sizes_of(loaded, arrays)},
+                vendors=vendors,
+                backends=backends,
+                progress=progress,
             )
         results, coverage = compiled.run(arrays), compiled.coverage
         measured = compiled.profile(arrays) if profile else None

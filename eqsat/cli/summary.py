@@ -43,7 +43,7 @@ def measured(result: Result, seed: int = 0) -> Summary:
     """The summary with the times of the compiled result on random inputs of typical sizes."""
     from eqsat.execute.inputs import complete_inputs
     from eqsat.report.measured import with_times
-    from eqsat.schema.free_sizes import typical
+    from eqsat.schema.chosen_sizes import typical
 
     inputs = complete_inputs(result.model, dims=typical(result.sizes), seed=seed)
     with result.compile() as program:

@@ -234,8 +234,11 @@ class DataSizes:
         def common(sizes: Sequence[int], repeats: bool) -> int:
             return self._common(call, sizes, repeats)
 
-        operands = agreeing(call.op, plain(call.attrs), call.operands, common, fitted)
-        return replace(call, operands=operands)
+        operands = agreeing(call.op, call.attrs, call.operands, common, fitted)
+        if all(a is b for a, b in zip(operands, call.operands, strict=True)):
+            return call
+        # Types of the model have the greater one of two sizes.
+        return replace(call, operands=operands, types=[None] * len(call.types))
 
     def _common(self, call: Call, sizes: Sequence[int], repeats: bool) -> int:
         """The size that several sizes are at run time, compared by the program."""

@@ -26,7 +26,8 @@ from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.files import filling, reason
-from eqsat.model.read.dims import sizes_of, split
+from eqsat.model.read.dims import sizes_of
+from eqsat.model.read.given_sizes import Bound, split
 from eqsat.stages.event import Event, Progress
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
@@ -122,7 +123,7 @@ def write_folder(
     *,
     weights: Form | None = None,
     inputs: Mapping[str, Any] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     seed: int = 0,
 ) -> list[Path]:
     """Writes the program of a model.
@@ -134,7 +135,7 @@ def write_folder(
         weights: As string literals, as a file for the assembler, or as a file that the program loads; by default
             literals, or a file for the assembler if literals would take the compiler long.
         inputs: Of the stored run, by name; missing ones are drawn at random.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, and the expressions with which the model was loaded.
         seed: Of random inputs.
 
     Returns:
@@ -146,11 +147,12 @@ def write_folder(
     """
     form = weights or usual_form(len(emitted.weights))
     usual = {size.name: size.typical for size in emitted.sizes}
-    known = usual | {name: n for name, n in sizes_of(model, inputs or {}).items() if name in usual} | dict(dims or {})
-    given = complete_inputs(model, inputs, dims=known, seed=seed)
-    results = Executor(model).run(given)
+    given = {name: n for name, n in (dims or {}).items() if isinstance(n, int)}
+    known = usual | {name: n for name, n in sizes_of(model, inputs or {}).items() if name in usual} | given
+    arrays = complete_inputs(model, inputs, dims=known, seed=seed)
+    results = Executor(model).run(arrays)
     block = bytearray()
-    stored_inputs = [_store(x, given[x.name], block) for x in emitted.inputs]
+    stored_inputs = [_store(x, arrays[x.name], block) for x in emitted.inputs]
     stored_outputs = [_store(y, results[y.name], block) for y in emitted.outputs]
     values: dict[str, Any] = {
         "name": emitted.name,

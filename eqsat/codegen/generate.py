@@ -22,7 +22,8 @@ from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
 from eqsat.model.load import load
-from eqsat.model.read.dims import Size, free_sizes, split
+from eqsat.model.read.dims import following_option, free_sizes
+from eqsat.model.read.given_sizes import Size, split
 from eqsat.model.symbols import by_known_names, symbols
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
@@ -76,7 +77,7 @@ def generate(
     check_threads(threads)
     bound, ranges = split(dims)
     known = simplified(settled(load(model, dims=bound) if bound else model))
-    ranges = by_known_names(ranges, known)
+    known, ranges = _in_terms_of_others(known, by_known_names(ranges, known))
     limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
     sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
     choices = Choices(
@@ -112,6 +113,15 @@ def _without_regions(model: ir.Model, backends: Mapping[str, Backend]) -> dict[s
     return {t: Coverage(0, (), backend.library or t, note) for t, (backend, note) in notes.items() if note}
 
 
+def _in_terms_of_others(model: ir.Model, ranges: dict[str, FreeSize]) -> tuple[ir.Model, dict[str, FreeSize]]:
+    """The model without sizes that can be nothing but what other sizes make them: the program does not receive them."""
+    given = {name: size for name, size in ranges.items() if name in symbols(model)}
+    forced = {name: size.follows for name, size in free_sizes(model, given).items() if size.follows and size.forced}
+    if not forced:
+        return model, ranges
+    return load(model, dims=forced), {name: size for name, size in ranges.items() if name not in forced}
+
+
 def check_threads(threads: object) -> None:
     """Raises an error unless a program can have so many threads.
 
@@ -131,7 +141,7 @@ def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str,
     found = free_sizes(model, ranges)
     missing = [name for name, size in found.items() if size.most is None]
     if missing:
-        options = " ".join(f"--dim {n}={found[n].least}..{4 * found[n].typical}@{found[n].typical}" for n in missing)
+        options = " ".join(_option(name, found[name]) for name in missing)
         raise CodegenError(
             "a size, or a range with an upper bound, is required for each symbolic dimension",
             place=f"model {model.graph.name or 'model'!r}",
@@ -139,3 +149,9 @@ def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str,
             hint=f"give it, such as {options}",
         )
     return found
+
+
+def _option(name: str, size: FreeSize) -> str:
+    """What says a size, ready to copy: an expression where it follows from others, otherwise a range."""
+    following = following_option(name, size.follows) if size.follows else ""
+    return following or f"--dim {name}={size.least}..{4 * size.typical}@{size.typical}"

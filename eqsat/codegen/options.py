@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eqsat.backends.registry import Given
-    from eqsat.model.read.dims import Size
+    from eqsat.model.read.given_sizes import Size
     from eqsat.rules.ast import Target
     from eqsat.rules.selection import NumericsClass
     from eqsat.stages.event import Progress

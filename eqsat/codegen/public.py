@@ -10,7 +10,7 @@ from eqsat.arguments import checks_arguments
 from eqsat.bounds import within_bounds
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.read.dims import Size, split
+from eqsat.model.read.given_sizes import Size, split
 from eqsat.rules.ast import Target
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring

@@ -27,6 +27,7 @@ from eqsat.codegen.options import Generation
 from eqsat.codegen.pools import THREADS_FLAGS, pool
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
+from eqsat.execute.disagreement import explained
 from eqsat.stages.event import Event, Progress
 
 _NAME = "model"
@@ -116,6 +117,7 @@ class CModel:
                 known.update(more)
             if not found:
                 break
+        self._model = model
         self._binding = Binding(model, emitted)
         report(Event("compile", done=True))
 
@@ -201,7 +203,7 @@ class CModel:
         status = self._call(arguments)
         self._arenas.append(arena)
         if status != 0:
-            raise self._failure(status)
+            raise explained(self._model, inputs, self._failure(status))
         return dict(zip(binding.outputs, binding.shaped(results, reported), strict=True))
 
     def _failure(self, status: int) -> ExecutionError:

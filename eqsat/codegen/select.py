@@ -21,7 +21,7 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
-from eqsat.model.read.dims import Size
+from eqsat.model.read.given_sizes import Size
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target

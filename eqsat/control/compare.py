@@ -19,7 +19,8 @@ from eqsat.errors import EqsatError, LimitError, VerificationError
 from eqsat.execute.difference import Difference, compare_values
 from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
-from eqsat.schema.free_sizes import FreeSizes, samples, typical
+from eqsat.schema.chosen_sizes import samples, typical
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.stages.load import Loaded
 from eqsat.verify.oracle import Failed, Value
 from eqsat.verify.programs import Programs

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.symbols import rename_symbols
+from eqsat.model.symbols import put_in_place
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.place import places_annotations
 from eqsat.partition.saved import inline
@@ -81,7 +81,7 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
             said += [f"`{name}` of the first model is {size}, as in the second" for name, size in left.items()]
         if right:
             second = _plain(load(b, replace(plain, dims=right)))
-        rename_symbols(second.model, _renamed(first.model, second.model, inputs))
+        put_in_place(second.model, _renamed(first.model, second.model, inputs))
     for pair in inputs:
         _require_same_type(first.model, second.model, pair)
     outputs, more = _paired(list(first.model.graph.outputs), list(second.model.graph.outputs), "output")

@@ -24,7 +24,7 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import Source
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.free_sizes import samples as sizes_of
+from eqsat.schema.chosen_sizes import samples as sizes_of
 from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
 from eqsat.stages.clock import Clock

@@ -18,6 +18,7 @@ from eqsat.errors import ExecutionError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
+from eqsat.model.read.given_sizes import Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def compare(
     numerics: Numerics = "real",
     rtol: float | None = None,
     atol: float | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Execute two models on the same input and compare what they compute.
@@ -75,7 +76,7 @@ def compare(
         numerics: ``"exact"``: equal to the bit; else within the tolerance of the element type.
         rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
         atol: Absolute tolerance, added to that.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, and the expressions with which ``a`` was loaded.
         seed: Of the inputs that are drawn.
 
     Raises:

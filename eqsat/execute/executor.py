@@ -11,7 +11,8 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
-from eqsat.execute.feeds import Feed, Symbols
+from eqsat.execute.disagreement import explained
+from eqsat.execute.feeds import Feed, Symbols, check_expressions
 from eqsat.execute.program import Program
 from eqsat.schema import opset
 
@@ -88,8 +89,11 @@ class Executor:
                 program.initial[slot] if x is _DEFAULT else x
                 for slot, x in zip(program.arguments, arguments, strict=True)
             ]
-        with np.errstate(all="ignore"):
-            results = program.run(arguments)
+        try:
+            with np.errstate(all="ignore"):
+                results = program.run(arguments)
+        except ExecutionError as error:
+            raise explained(self._model, inputs, error) from error
         taken = {id(x) for x in arguments}
         return {name: _owned(r, taken, program) for name, r in zip(names, results, strict=True)}
 
@@ -151,6 +155,7 @@ class Executor:
             error = self._unknown(inputs)
             if error is not None:
                 raise error
+        check_expressions(symbols)
         return checked, overridden
 
     def _unknown(self, inputs: Mapping[str, Any]) -> ExecutionError | None:

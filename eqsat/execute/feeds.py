@@ -10,9 +10,33 @@ import onnx_ir as ir
 from eqsat.errors import ExecutionError
 from eqsat.ops.evaluate import describe
 from eqsat.ops.families.casting import numpy_dtype
+from eqsat.schema.dimension import size_of
+from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Undecided, value_at
 
 Symbols = dict[str, tuple[int, str]]
 """Symbolic dimensions bound so far: value, and the input that bound it."""
+
+
+def check_expressions(symbols: Symbols) -> None:
+    """Raises an error where a size that is an expression of others is not what these make it.
+
+    Raises:
+        ExecutionError: One is not.
+    """
+    for dim, (have, name) in symbols.items():
+        if dim.isidentifier():
+            continue
+        free = {name: FreeSize(0, None, 0) for name in symbols if name.isidentifier()}
+        try:
+            wanted = value_at(size_of(dim, free), {name: symbols[name][0] for name in free})
+        except Undecided:
+            continue
+        if wanted != have:
+            terms = ", ".join(f"{n} = {symbols[n][0]}" for n in sorted(ir.SymbolicDim(dim).free_symbols()))
+            raise ExecutionError(
+                f"a dimension of {dim} must be {wanted}", place=f"input {name!r}", actual=f"{have}, with {terms}"
+            )
 
 
 class Feed:

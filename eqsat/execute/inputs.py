@@ -13,9 +13,11 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.model.read.dims import binding_hint, free_sizes
+from eqsat.model.read.given_sizes import Bound
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key
+from eqsat.schema.chosen_sizes import completed
 
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
 _NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
@@ -32,7 +34,7 @@ def complete_inputs(
     model: ir.Model,
     given: Mapping[str, Any] | None = None,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Bound] | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """The given inputs, and random ones for the rest.
@@ -45,7 +47,8 @@ def complete_inputs(
     Args:
         model: The model.
         given: Values by input name; the executor checks them.
-        dims: Sizes of symbolic dimensions that no given array determines.
+        dims: Sizes of symbolic dimensions that no given array determines. Expressions are those of a model that was
+            loaded with them.
         seed: Of the random inputs.
 
     Raises:
@@ -54,14 +57,16 @@ def complete_inputs(
     if seed < 0:
         raise ExecutionError("a seed of 0 or more is required", place="seed", actual=repr(seed))
     complete = dict(given or {})
-    sizes = dict(dims or {})
+    sizes = {name: size for name, size in (dims or {}).items() if isinstance(size, int)}
     for value in _inputs(model):
         array = complete.get(value.name or "")
         if isinstance(array, np.ndarray) and value.shape is not None and len(value.shape) == array.ndim:
             for dim, size in zip(value.shape, array.shape, strict=True):
                 if (symbol := _symbol(dim)) is not None:
                     sizes.setdefault(symbol, size)
-    _require_sizes(model, [value for value in _inputs(model) if value.name not in complete], sizes)
+    drawn = [value for value in _inputs(model) if value.name not in complete]
+    sizes = _completed(model, drawn, sizes)
+    _require_sizes(model, drawn, sizes)
     for value in _inputs(model):
         if value.name not in complete:
             complete[value.name or ""] = _random(model, value, sizes, seed)
@@ -72,9 +77,17 @@ def _inputs(model: ir.Model) -> list[ir.Value]:
     return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
+def _completed(model: ir.Model, drawn: Sequence[ir.Value], sizes: dict[str, int]) -> dict[str, int]:
+    """The sizes, and those that follow from them and are needed."""
+    needed = {name for value in drawn for d in value.shape or () for name in _names(d)}
+    return sizes if needed <= sizes.keys() else completed(free_sizes(model, {}), sizes)
+
+
 def _require_sizes(model: ir.Model, drawn: Sequence[ir.Value], sizes: Mapping[str, int]) -> None:
     """Names all symbols without a size at once, with options to copy."""
     symbols = {name for value in drawn for d in value.shape or () for name in _names(d)}
+    if symbols <= sizes.keys():
+        return
     missing = {name: size for name, size in free_sizes(model, {}).items() if name in symbols and name not in sizes}
     if missing:
         raise ExecutionError(

@@ -18,8 +18,9 @@ from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.declared import use_declarations
-from eqsat.model.read.dims import bind
+from eqsat.model.read.dims import bind, require_agreement
 from eqsat.model.read.flattened import restore_functions
+from eqsat.model.read.given_sizes import Bound
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.remarks import put_back, remarks_of
 from eqsat.model.read.sources import ModelSource, read
@@ -27,7 +28,7 @@ from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
 from eqsat.model.read.values import bind_values
-from eqsat.model.symbols import name_dims
+from eqsat.model.symbols import name_dims, shaped_values
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
 from eqsat.schema.versions import SOURCE_OPSET
@@ -36,13 +37,15 @@ Source = ModelSource
 """What a model can be loaded from."""
 
 
-def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
+def load(
+    source: Source, *, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None
+) -> ir.Model:
     """Loads, checks and normalises a model.
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
-        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``. A dimension without a name is called after
-            its input: ``x_0`` is the first of ``x``.
+        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``, or expressions of others, ``{"T": "P + S"}``. A
+            dimension without a name is called after its input: ``x_0`` is the first of ``x``.
         values: Values for inputs, which become constants, such as ``{"sr": 16000}``.
 
     Returns:
@@ -70,7 +73,7 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mappi
             ) from error
 
 
-def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
+def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     restore_functions(source)
@@ -95,8 +98,15 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping
     tidy(model, source.weights, remarks.parameters)
     bind_values(model, values or {}, source.place)
     name_dims(model)
+    open_shapes = {value: value.shape for value in shaped_values(model)} if dims else {}
     bound = bind(model, dims or {}, source.place)
-    annotate(model, source.place, outputs_may_change=bound or bool(values))
+    try:
+        annotate(model, source.place, outputs_may_change=bound or bool(values))
+    except ModelError:
+        for value, shape in open_shapes.items():
+            value.shape = shape
+        require_agreement(model, dims or {}, source.place)
+        raise
     put_back(model, remarks)
     return model
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.schema.opset import did_you_mean
 
 _T = TypeVar("_T")
 
@@ -27,7 +30,7 @@ def name_dims(model: ir.Model) -> None:
     written = {name for value in shaped_values(model) for d in value.shape or () for name in _written_names(d)}
     names = {name: name for name in written if name.isidentifier()}
     for name in sorted(written - set(names)):
-        new = _identifier(name)
+        new = identifier(name)
         while new in names.values():
             new += "_"
         names[name] = new
@@ -47,7 +50,7 @@ def name_dims(model: ir.Model) -> None:
             if isinstance(d, int) or d.value is not None:
                 dims.append(d if isinstance(d, int) else d.value)
                 continue
-            name = _identifier(f"{value.name or 'input'}_{axis}")
+            name = identifier(f"{value.name or 'input'}_{axis}")
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -76,7 +79,8 @@ def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | 
     return text if _written_names(d) else None
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """A name that an expression may contain."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     return name if name[0].isalpha() else f"dim_{name}"
 
@@ -85,7 +89,7 @@ def by_known_names(given: Mapping[str, _T], model: ir.Model) -> dict[str, _T]:
     """What is given by symbols, which may be written as in the file, by the names that loading gave them."""
     known = set(symbols(model))
     read = {written: name for name, written in written_symbols(model).items()}
-    read = {name: read.get(name) or _identifier(name) for name in given if name and name not in known}
+    read = {name: read.get(name) or identifier(name) for name in given if name and name not in known}
     return {read[name] if read.get(name) in known else name: value for name, value in given.items()}
 
 
@@ -132,6 +136,17 @@ def symbols(model: ir.Model) -> tuple[str, ...]:
     return tuple(found)
 
 
+def require_known(name: str, known: Sequence[str], place: str) -> None:
+    """Raises an error unless a name is one of the symbols of a model's inputs.
+
+    Raises:
+        ModelError: It is not.
+    """
+    if name not in known:
+        hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
+        raise ModelError("a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint)
+
+
 def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
     return not isinstance(d, int) and d.value is None
 
@@ -150,15 +165,35 @@ def shaped_values(model: ir.Model) -> Iterator[ir.Value]:
             yield from node.outputs
 
 
-def rename_symbols(model: ir.Model, names: Mapping[str, str]) -> None:
-    """Gives symbols other names, in the graph, its subgraphs and its functions.
+def put_in_place(model: ir.Model, sizes: Mapping[str, str]) -> None:
+    """Puts other sizes in the place of symbols, in the graph, its subgraphs and its functions.
 
     Args:
         model: As loaded, changed in place.
-        names: By symbol its new name; they may be swapped.
+        sizes: By symbol a name, which may be swapped with another one, or an expression or a number.
     """
-    if names:
-        _rename(model, lambda d: d if isinstance(d, int) else d.value and _substituted(d.value, names))
+    texts = {name: size if size.isidentifier() else f"({size})" for name, size in sizes.items()}
+
+    def replaced(d: int | ir.SymbolicDim) -> int | str | None:
+        if isinstance(d, int) or d.value is None:
+            return d if isinstance(d, int) else None
+        text = _substituted(d.value, texts)
+        return text if text == d.value or text.isidentifier() else canonical(text)
+
+    if sizes:
+        _rename(model, replaced)
+
+
+def canonical(expression: str) -> int | str:
+    """The one way of writing an expression, by which types compare sizes; a number where it has no symbols."""
+    made = ir.SymbolicDim(expression)
+    if not made.free_symbols():
+        number = made.evaluate({})
+        assert isinstance(number, int)
+        return number
+    simplified = made + 0
+    assert isinstance(simplified, ir.SymbolicDim) and simplified.value is not None
+    return simplified.value
 
 
 def _substituted(text: str, names: Mapping[str, str]) -> str:

@@ -43,6 +43,8 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
 from eqsat.ops.registry import TABLE, Operator
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.sampling.plain import plain
+from eqsat.ops.together import Rule as TogetherRule
+from eqsat.ops.together import alone, broadcasting
 from eqsat.ops.traits import Trait
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
@@ -66,6 +68,11 @@ def sampler(op: OpKey) -> Sampler:
     if found is None and op.domain == MICROSOFT:
         found = operator(OpKey("", op.name)).sampling
     return plain if found is None else found
+
+
+def together(op: OpKey) -> TogetherRule:
+    """Which axes of its operands have one size."""
+    return operator(op).together or (broadcasting if has(op, Trait.ELEMENTWISE) else alone)
 
 
 def declared() -> Iterator[Operator]:

@@ -24,6 +24,7 @@ from eqsat.ops.quantization_role import Role
 from eqsat.ops.sampling.elementwise import binary
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
+from eqsat.ops.together import Rule as Together
 from eqsat.ops.traits import NONE, Trait
 from eqsat.ops.typed_like import Like, TypeRule
 from eqsat.ops.undefined import Requirement
@@ -56,6 +57,8 @@ class Operator:
         bounds: The bounds of its result on constants; None where nothing is known of it.
         undefined: Refuses data on which its standard leaves the result open; None if there are none.
         over_reals: What it computes over the reals, for proofs; None if it is basic, or nothing is stated.
+        together: Axes of its operands that have one size; None if none has, or if it is elementwise: then the operands
+            stretch each other.
     """
 
     op: OpKey
@@ -79,6 +82,7 @@ class Operator:
     bounds: BoundsRule | None = None
     undefined: Requirement | None = None
     over_reals: over_reals.Definition | None = None
+    together: Together | None = None
 
 
 TABLE: dict[OpKey, Operator] = {}
@@ -107,6 +111,7 @@ class Facets(TypedDict, total=False):
     bounds: BoundsRule | None
     undefined: Requirement | None
     over_reals: over_reals.Definition | None
+    together: Together | None
 
 
 _NO_FACETS: Facets = {}

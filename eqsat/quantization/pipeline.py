@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
 from eqsat.model.load import Source, load
-from eqsat.model.read.dims import split as split_dims
+from eqsat.model.read.given_sizes import split as split_dims
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
@@ -31,7 +31,7 @@ from eqsat.quantization.share import kernel_macs
 from eqsat.quantization.sizes import calibrated_sizes
 from eqsat.quantization.within_budget import WithinBudget
 from eqsat.report.provenance import provenance
-from eqsat.schema.free_sizes import typical
+from eqsat.schema.chosen_sizes import typical
 from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress

@@ -38,7 +38,8 @@ from eqsat.quantization.share import integer_share, is_conversion, is_integer
 from eqsat.quantization.sweep import sweep
 from eqsat.report import quantized as report
 from eqsat.result import Result
-from eqsat.schema.free_sizes import FreeSizes, typical
+from eqsat.schema.chosen_sizes import typical
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.search import Search
 from eqsat.stages.event import Event
 from eqsat.stages.options import Objective

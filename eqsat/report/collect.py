@@ -24,7 +24,7 @@ from eqsat.report.memory import memory_of_plan
 from eqsat.report.regions import kernel_rows, operators, region_rows
 from eqsat.report.trust import trust_in
 from eqsat.rules.listing import short_place
-from eqsat.schema.free_sizes import typical
+from eqsat.schema.chosen_sizes import typical
 from eqsat.stages.assemble import Program
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced

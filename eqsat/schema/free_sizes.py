@@ -1,12 +1,11 @@
 """Sizes that stay free: symbolic dimensions of a model's inputs that the caller does not bind to a number.
 
-Rules have to hold for all of their values. Costs are taken at some of them, and results are verified at several.
+Rules have to hold for all of their values. Costs are taken at some of them, and results are verified at several, which
+:mod:`eqsat.schema.chosen_sizes` chooses.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import onnx_ir as ir
 
@@ -21,10 +21,25 @@ from eqsat.schema.types import Dim, TensorType
 
 TYPICAL = 128
 """Size at which costs are taken where the caller does not say; 1 for batches."""
-MOST_COMBINED = 16
-"""Combinations of several symbols' sizes at which costs are taken."""
-PRIMES = (7, 11, 13, 17, 19, 23, 29, 31)
-"""Sizes that are multiples of nothing; each symbol takes another one, so that mixed-up symbols show."""
+
+
+Fit = Literal["equal", "broadcast", "least"]
+"""How two sizes fit each other: they are equal, or equal unless one of them is 1, or the first is not less."""
+
+
+class Condition(NamedTuple):
+    """How two expressions of symbols have to fit each other.
+
+    Attributes:
+        a, b: The expressions.
+        fit: How they fit.
+        always: Whether they have to in each run that succeeds, not only in those that execute a branch.
+    """
+
+    a: str
+    b: str
+    fit: Fit
+    always: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,9 @@ class FreeSize:
         typical: Where costs are taken.
         costed: Where costs are taken, if at several sizes; the typical one is in their middle.
         together: Names of sizes whose product has a greatest value, and that value; its own name among them.
+        follows: What it is as an expression of other symbols, empty where it may have any value of the range.
+        forced: Whether it is that in each run that succeeds; otherwise it may be 1, for example.
+        conditions: What else has to hold of it and of other symbols.
     """
 
     least: int
@@ -44,6 +62,9 @@ class FreeSize:
     typical: int
     costed: tuple[int, ...] = ()
     together: tuple[tuple[str, ...], int] | None = None
+    follows: str = ""
+    forced: bool = False
+    conditions: tuple[Condition, ...] = ()
 
     def nearest(self, size: int) -> int:
         """The value of the range that is nearest to a size."""
@@ -88,40 +109,6 @@ def received(dims: Iterable[Dim]) -> FreeSizes:
 
 _NAMES = re.compile(r"[^\W\d]\w*")
 _RECEIVED = FreeSize(1, None, 0)
-
-
-def typical(sizes: FreeSizes) -> dict[str, int]:
-    """The typical value of each symbol."""
-    return {name: size.typical for name, size in sizes.items()}
-
-
-def where_costed(sizes: FreeSizes) -> tuple[dict[str, int], ...]:
-    """The values at which costs are taken.
-
-    All combinations of the symbols' sizes, or if these are more than :data:`MOST_COMBINED`, the first sizes together,
-    then the second ones and so on, where a shorter list repeats its last one.
-    """
-    several = [size.costed_at for size in sizes.values()]
-    if math.prod(map(len, several)) <= MOST_COMBINED:
-        rows = list(itertools.product(*several))
-    else:
-        rows = [tuple(at[min(i, len(at) - 1)] for at in several) for i in range(max(map(len, several)))]
-    return tuple(dict(zip(sizes, row, strict=True)) for row in rows)
-
-
-def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:
-    """Values on which results are verified: typical ones, then primes, the smallest ones, multiples of 16."""
-    seen: list[dict[str, int]] = []
-    several = [
-        typical(sizes),
-        {name: size.nearest(PRIMES[i % len(PRIMES)]) for i, (name, size) in enumerate(sizes.items())},
-        {name: size.least for name, size in sizes.items()},
-        {name: size.nearest(16 * (i + 2)) for i, (name, size) in enumerate(sizes.items())},
-    ]
-    for values in several:
-        if values not in seen:
-            seen.append(values)
-            yield values
 
 
 def at_sizes(kind: TensorType, values: Mapping[str, int]) -> TensorType:

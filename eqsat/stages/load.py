@@ -14,7 +14,7 @@ from eqsat.execute.settle import settled
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
-from eqsat.model.read.dims import split as split_dims
+from eqsat.model.read.given_sizes import split as split_dims
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import CarriedOut, Placed, place, split
 from eqsat.partition.saved import inline, is_partitioned

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.egraph.limits import RuleStatistics
-from eqsat.schema.free_sizes import where_costed
+from eqsat.model.read.dims import following_option
+from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.load import Loaded
 
 MOST_UNDECIDED = 5
@@ -19,7 +20,14 @@ def about_sizes(loaded: Loaded) -> list[str]:
     places = where_costed(loaded.sizes)
     values = [", ".join(f"{name} = {size}" for name, size in place.items()) for place in places]
     costs = f"costs are at {values[0]}" if len(places) == 1 else f"costs are the mean of those at {'; '.join(values)}"
-    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
+    notes = [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
+    following = {name: size for name, size in loaded.sizes.items() if size.follows}
+    if following:
+        said = ", ".join(f"{name} = {size.follows}" for name, size in following.items())
+        options = [following_option(name, size.follows) for name, size in following.items()]
+        told = f"; with {' '.join(options)} rules know it too" if all(options) else ""
+        notes.append(f"operators require sizes to agree, and costs and verification take them so: {said}{told}")
+    return notes
 
 
 def about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:

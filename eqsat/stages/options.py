@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
-from eqsat.model.read.dims import Size
+from eqsat.model.read.given_sizes import Size
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import Declaration

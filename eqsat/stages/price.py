@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate
-from eqsat.schema.free_sizes import where_costed
+from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded
 from eqsat.stages.saturate import Saturated

@@ -20,7 +20,8 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.free_sizes import FreeSizes, samples, typical
+from eqsat.schema.chosen_sizes import equated, samples, typical
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.verify import judge
 from eqsat.verify.blame import error_of
 from eqsat.verify.constants import wrong_constant
@@ -47,6 +48,10 @@ CONFIRM = 4
 
 MOST_SUSPECTS = 4
 """Pieces that are optimized again with only the exact rules."""
+
+
+_Executed = tuple[dict[str, Value], list[Value], list[Value]]
+"""Inputs by name, the outputs of the input model, and those of the result."""
 
 
 @dataclass
@@ -76,6 +81,7 @@ class Verifier:
     sizes: FreeSizes = field(default_factory=dict)
     _done: list[str] = field(default_factory=list)
     _skipped: dict[str, int] = field(default_factory=dict)
+    _equal: tuple[str, str] | None = None
 
     def run(self) -> Verification:
         """Executes and compares.
@@ -129,40 +135,72 @@ class Verifier:
             return None
         found: list[OutputDifference] = []
         natural: dict[int, Value] = {}
+        executed_at: list[Mapping[str, int]] = []
         for sizes in samples(self.sizes):
-            found += self._network(pieces, sizes) or ()
+            try:
+                executed = self._executed(pieces, sizes)
+            except LimitError as error:
+                self._skip(f"the network as a whole{_at(sizes)}: the result cannot be executed ({str(error)[:120]})")
+                continue
+            except (Failed, ExecutionError) as error:
+                other = self._at_equal_sizes(pieces, sizes)
+                if other is None:
+                    self._skip(f"the network as a whole{_at(sizes)}: the input cannot be executed ({str(error)[:120]})")
+                    continue
+                sizes, executed = other
+            if sizes in executed_at:
+                continue
+            executed_at.append(sizes)
+            found += self._network(pieces, sizes, executed)
             natural = natural or self.natural
         self.natural = natural
         return found or None
 
-    def _network(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> list[OutputDifference] | None:
-        """How the outputs differ at some sizes; None where the input cannot be executed at them."""
-        programs = self.programs
+    def _executed(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> _Executed:
+        """Inputs of some sizes, and what the input model and the result make of them.
+
+        Raises:
+            Failed, ExecutionError: The model does not have these sizes.
+            LimitError: The result exceeds a limit.
+            VerificationError: The result cannot be executed although the input can.
+        """
         self.natural = {}
-        where = f" at {_named(sizes)}" if sizes else ""
+        arrays = complete_inputs(self.model, dims=sizes, seed=self.seed)
+        wanted = {*self.programs.given, *(c for p in pieces for c in p.leaves)}
+        left, self.natural = run_input(self.programs, arrays, self.oracle, wanted)
         try:
-            arrays = complete_inputs(self.model, dims=sizes, seed=self.seed)
-            wanted = {*programs.given, *(c for p in pieces for c in p.leaves)}
-            left, self.natural = run_input(programs, arrays, self.oracle, wanted)
-        except (Failed, ExecutionError) as error:
-            self._skip(f"the network as a whole{where}: the input cannot be executed ({str(error)[:120]})")
-            return None
-        try:
-            right = run_result(self.result, arrays)
-        except LimitError as error:
-            self._skip(f"the network as a whole{where}: the result cannot be executed ({str(error)[:120]})")
-            return None
+            return arrays, left, run_result(self.result, arrays)
         except Failed as error:
             if not self._runs(arrays):
-                self._skip(f"the network as a whole{where}: eqsat cannot execute the input ({str(error)[:120]})")
-                return None
+                raise Failed(f"eqsat: {error}") from error
             raise VerificationError(
                 "the result must be executable if the input is",
-                place=f"model {self.model.graph.name!r}{where}",
+                place=f"model {self.model.graph.name!r}{_at(sizes)}",
                 actual=str(error)[:300],
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
             ) from error
-        self._done.append(f"{ORDINARY.name} as inputs (seed {self.seed}){where}")
+
+    def _at_equal_sizes(
+        self, pieces: Sequence[Piece], sizes: Mapping[str, int]
+    ) -> tuple[Mapping[str, int], _Executed] | None:
+        """The same where two sizes are equal, which exporters name twice; None if that does not help."""
+        # What has helped once is tried first.
+        for pair, equal in sorted(equated(self.sizes, sizes), key=lambda tried: tried[0] != self._equal):
+            try:
+                executed = self._executed(pieces, equal)
+            except (Failed, ExecutionError, LimitError):
+                continue
+            self._equal = pair
+            return equal, executed
+        return None
+
+    def _network(
+        self, pieces: Sequence[Piece], sizes: Mapping[str, int], executed: _Executed
+    ) -> list[OutputDifference]:
+        """How the outputs differ at some sizes."""
+        programs = self.programs
+        arrays, left, right = executed
+        self._done.append(f"{ORDINARY.name} as inputs (seed {self.seed}){_at(sizes)}")
         found = compare_outputs(programs, left, right, "real")
         if all(d.agrees for d in found):
             return found
@@ -263,8 +301,8 @@ class Verifier:
         self._skipped[reason] = self._skipped.get(reason, 0) + count
 
 
-def _named(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+def _at(sizes: Mapping[str, int]) -> str:
+    return f" at {', '.join(f'{name} = {size}' for name, size in sizes.items())}" if sizes else ""
 
 
 def _tolerance(strict: bool, model: ir.Model) -> str:

@@ -74,7 +74,7 @@ def test_interrupting_is_clean(
         ["optimize"],
         ["optimize", "m.onnx", "--no-such-option"],
         ["optimize", "m.onnx", "--dim", "N"],
-        ["optimize", "m.onnx", "--dim", "N=x"],
+        ["optimize", "m.onnx", "--dim", "N=x!"],
         ["optimize", "m.onnx", "--dim", "N=1", "--dim", "N=2"],
         ["optimize", "m.onnx", "--time-limit", "0"],
         ["optimize", "m.onnx", "--objective", "cheapest"],

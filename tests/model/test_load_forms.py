@@ -262,7 +262,7 @@ class TestDims:
         assert "its symbols: N, T" in str(caught.value)
 
     def test_no_size(self) -> None:
-        for size in (-1, 1.5, "2", True):
+        for size in (-1, 1.5, "2 +", True):
             with pytest.raises(ModelError, match="a size for the dimension `N` is required"):
                 load(self.TEXT, dims={"N": size})
 

@@ -17,6 +17,7 @@ from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.bodies import without_calls
 from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, IF, carried_types, types_of_branches
+from eqsat.model.inference.index_ranges import keep_elements
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
 from eqsat.model.inference.shape_values import FOLLOWED, propagate
 from eqsat.model.inference.size_names import SizeNames, dims_of
@@ -94,6 +95,7 @@ def _annotate(model: ir.Model, place: str, outputs_may_change: bool) -> None:
         for value, known in zip(node.outputs, names.of(op_key(node), node.outputs, found, declared), strict=True):
             run.types[value] = known
             _set_type(value, known)
+            keep_elements(value, run.values.get(value))
     names.settle(graph)
     if any(_is_vague(value) for node in graph for value in node.outputs):
         # Such as sequences, which the pass above does not follow.

@@ -1,134 +1,106 @@
-"""Binds symbolic dimensions to the sizes that the caller gives, and says what is known of those that stay free."""
+"""Sizes of a model's inputs: binds those that the caller gives, and knows what is left open."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError
-from eqsat.model.symbols import by_known_names, shaped_values, symbols
+from eqsat.model.inference.annotate import annotate
+from eqsat.model.inference.requirements import requirements
+from eqsat.model.read.given_sizes import Bound
+from eqsat.model.read.related_sizes import disagreement, related, said
+from eqsat.model.read.size_expressions import expanded
+from eqsat.model.symbols import by_known_names, put_in_place, require_known, shaped_values, symbols, written_symbols
+from eqsat.schema.agreement import solved
 from eqsat.schema.free_sizes import TYPICAL, FreeSize
-from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import tensor_type
 
 
-def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
-    """Replaces symbols by sizes, in the graph, its subgraphs and its functions.
+def bind(model: ir.Model, dims: Mapping[str, Bound], place: str = "") -> bool:
+    """Replaces symbols by sizes or expressions of other symbols, in the graph, its subgraphs and its functions.
 
     Args:
         model: The model, changed in place.
-        dims: Size by symbol.
+        dims: Size or expression by symbol.
         place: The file, for messages.
 
     Returns:
         Whether anything was bound; then shapes must be inferred again.
 
     Raises:
-        ModelError: No input has the symbol, or the size is invalid.
+        ModelError: No input has the symbol, or the size or the expression is invalid.
     """
     if not dims:
         return False
     known = symbols(model)
     dims = by_known_names(dims, model)
     for name, size in dims.items():
-        _require_known(name, known, place)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        require_known(name, known, place)
+        if isinstance(size, bool) or not isinstance(size, int | str) or (isinstance(size, int) and size < 0):
             raise ModelError(f"a size for the dimension `{name}` is required", place=place, actual=repr(size))
+    numbers = {name: size for name, size in dims.items() if isinstance(size, int)}
+    texts = {name: text for name, text in dims.items() if isinstance(text, str)}
+    written = {text: name for name, text in written_symbols(model).items()}
+    put_in_place(model, expanded(texts, numbers, known, written, place))
     inputs = set(model.graph.inputs)
     for value in shaped_values(model):
         if value.shape is None or all(isinstance(d, int) for d in value.shape):
             continue
-        bound = value.shape.evaluate(dims)
+        bound = value.shape.evaluate(numbers) if numbers else value.shape
         # Declared shapes of computed values are inferred again, and better.
         unknown = value not in inputs and any(not isinstance(d, int) for d in bound)
         value.shape = None if unknown and value.producer() is not None and not value.is_graph_output() else bound
+    for value in model.graph.inputs:
+        if value.shape is not None and any(isinstance(d, int) and d < 0 for d in value.shape):
+            raise ModelError(
+                f"sizes of input {value.name!r} that are not negative are required",
+                place=place,
+                actual=str(tensor_type(value)),
+            )
     return True
 
 
-Size = int | tuple[int, int | None] | tuple[int, int | None, int] | list[int] | FreeSize
-"""What the caller says of a symbolic dimension: its size; its range, ``(least, most)`` with a typical size or not; or
-``[16, 128, 512]``, the sizes at which costs are taken."""
+def require_agreement(model: ir.Model, dims: Mapping[str, Bound], place: str = "") -> None:
+    """Names the sizes because of which a model cannot have the types that it would have with given ones.
 
-
-def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, FreeSize]]:
-    """Sizes to bind and ranges of sizes that stay free; one without a typical size has 0 there.
+    Args:
+        model: With its symbols, before they are bound; its types may be inferred.
+        dims: Size by symbol.
+        place: The file, for messages.
 
     Raises:
-        ModelError: One of them is neither.
+        ModelError: Two sizes that the model requires to agree do not.
     """
-    bound: dict[str, int] = {}
-    ranges: dict[str, FreeSize] = {}
-    for name, size in (dims or {}).items():
-        if isinstance(size, tuple | list | FreeSize):
-            free = _free(name, size, place)
-            if free.least == free.most:
-                bound[name] = free.least
-            else:
-                ranges[name] = free
-        else:
-            bound[name] = size
-    return bound, ranges
-
-
-def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeSize:
-    found = _read(size)
-    if found is None:
-        raise ModelError(
-            f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical), or a "
-            "list of sizes",
-            place=place,
-            actual=f"{size.least}..{size.most}" if isinstance(size, FreeSize) else repr(size),
-            hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128; '
-            f'dims={{"{name}": [16, 128, 512]}}, --dim {name}=16,128,512',
-        )
-    for typical in found.costed or ((found.typical,) if found.typical else ()):
-        if found.nearest(typical) != typical:
-            raise ModelError(
-                f"a typical size within the range of `{name}` is required", place=place, actual=f"{typical} in {size!r}"
-            )
-    return found
-
-
-def _read(size: Sequence[int | None] | FreeSize) -> FreeSize | None:
-    """A range as the caller writes it, None where it is none."""
-    if isinstance(size, list):
-        sizes = sorted({n for n in size if _is_size(n)})
-        is_list = bool(sizes) and all(map(_is_size, size))
-        return FreeSize(sizes[0], sizes[-1], _median(sizes), tuple(sizes)) if is_list else None
-    if not isinstance(size, FreeSize):
-        if len(size) not in (2, 3):
-            return None
-        least, most, typical = (*size, 0) if len(size) == 2 else size
-        costed: Sequence[int] = ()
-    else:
-        least, most, typical, costed = size.least, size.most, size.typical, sorted(set(size.costed))
-    if not _is_size(least) or not (most is None or (_is_size(most) and least <= most)):
-        return None
-    if not _is_whole(typical) or not all(map(_is_size, costed)):
-        return None
-    return FreeSize(least, most, _median(costed) if costed else typical, tuple(costed))
-
-
-def _median(sizes: Sequence[int]) -> int:
-    return sizes[(len(sizes) - 1) // 2]
-
-
-def _is_whole(size: object) -> TypeGuard[int]:
-    return isinstance(size, int) and not isinstance(size, bool)
-
-
-def _is_size(size: object) -> TypeGuard[int]:
-    return _is_whole(size) and size >= 1
+    try:
+        annotate(model, place)
+    except ModelError:
+        return  # Its sizes are not to blame.
+    known = symbols(model)
+    sizes = {name: size for name, size in by_known_names(dims, model).items() if isinstance(size, int)}
+    free = {name: FreeSize(1, None, 0) for name in known}
+    wrong = disagreement(requirements(model), sizes, free)
+    if wrong is None:
+        return
+    sides = [f"`{side}`" if isinstance(side, str) else str(side) for side in (wrong.a, wrong.b)]
+    options = [following_option(name, found.text) for name, found in solved([wrong], free).items()]
+    raise ModelError(
+        f"{sides[0]} and {sides[1]} have to agree",
+        place=f"{place}: {wrong.place}" if place else wrong.place,
+        actual=said(wrong, sizes, free),
+        hint=f"change one of them, or say what follows from what: {' '.join(options)}" if all(options) else "",
+    )
 
 
 def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "") -> dict[str, FreeSize]:
-    """The sizes of a model's inputs that stay free, in order of first use.
+    """The sizes of a model's inputs that stay free, in order of first use; those that follow from others say so.
 
     Args:
         model: As loaded; what was bound is not a symbol any more.
@@ -136,19 +108,19 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "")
         place: The file, for messages.
 
     Raises:
-        ModelError: A range is given for what is not a symbol of the inputs.
+        ModelError: A range is given for what is not a symbol of the inputs, or for a size that has to be another one.
     """
     known = symbols(model)
     ranges = by_known_names(ranges, model)
     for name in ranges:
-        _require_known(name, known, place)
+        require_known(name, known, place)
     found: dict[str, FreeSize] = {}
     for name in known:
         size = ranges.get(name, FreeSize(1, None, 0))
         if not size.typical:
             size = replace(size, typical=size.nearest(1 if _is_batch(model, name) else TYPICAL))
         found[name] = size
-    return found
+    return related(found, requirements(model), ranges, place)
 
 
 def sizes_of(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -159,8 +131,8 @@ def sizes_of(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
         if value.shape is None or array is None or np.ndim(array) != len(value.shape):
             continue
         for dim, size in zip(value.shape, np.shape(array), strict=True):
-            if not isinstance(dim, int) and dim.value is not None:
-                found.setdefault(str(dim.value), size)
+            if not isinstance(dim, int) and dim.value is not None and dim.value.isidentifier():
+                found.setdefault(dim.value, size)
     return found
 
 
@@ -211,12 +183,21 @@ def binding_hint(sizes: Mapping[str, FreeSize], settings: Sequence[str] = ()) ->
         sizes: The sizes that have no number.
         settings: Inputs that may decide a shape or a branch, to be bound to a value on the same line.
     """
-    dims = ", ".join(f'"{name}": {size.typical}' for name, size in sizes.items())
+    left = {name: size for name, size in sizes.items() if not size.follows}
+    dims = ", ".join(f'"{name}": {size.typical}' for name, size in left.items())
     values = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: 1" for name in settings)
-    options = [f"--dim {shlex.quote(f'{name}={size.typical}')}" for name, size in sizes.items()]
+    options = [f"--dim {shlex.quote(f'{name}={size.typical}')}" for name, size in left.items()]
     options += [f"--set {shlex.quote(f'{name}=1')}" for name in settings]
     given = f"dims={{{dims}}}" + (f", values={{{values}}}" if values else "")
-    return f"bind {'it' if len(options) == 1 else 'them'} with {given}, on the command line {' '.join(options)}"
+    hint = f"bind {'it' if len(options) == 1 else 'them'} with {given}, on the command line {' '.join(options)}"
+    following = ", ".join(f"`{name}` is {size.follows}" for name, size in sizes.items() if size.follows)
+    return f"{hint}; {following}" if following else hint
+
+
+def following_option(name: str, expression: str) -> str:
+    """The option that says what a size is in terms of others; empty where options have no such expressions."""
+    text = re.sub(r"floor\(([^()/+]*|\([^()/]*\))/(\d+)\)", r"\1//\2", expression).replace(" ", "")
+    return "" if re.search(r"[A-Za-z]\w*\(|(?<!/)/(?!/)", text) else f"--dim {shlex.quote(f'{name}={text}')}"
 
 
 def _is_batch(model: ir.Model, name: str) -> bool:
@@ -225,9 +206,3 @@ def _is_batch(model: ir.Model, name: str) -> bool:
         return True
     firsts = [v.shape[0] for v in model.graph.inputs if v.shape is not None and len(v.shape) > 1]
     return any(isinstance(d, ir.SymbolicDim) and d.value == name for d in firsts)
-
-
-def _require_known(name: str, known: Sequence[str], place: str) -> None:
-    if name not in known:
-        hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
-        raise ModelError("a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint)

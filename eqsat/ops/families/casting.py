@@ -9,7 +9,7 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
-from eqsat.ops import normal, undefined
+from eqsat.ops import normal, together, undefined
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -72,5 +72,5 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | REARRANGES,
     normal_form=(normal.saturation,), sampling=sample.cast, undefined=undefined.cast)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS | SIZES, normal_form=(normal.saturation,),
-    undefined=undefined.cast)
+    undefined=undefined.cast, together=together.alone)
 declare("BitCast", numpy=bit_cast, traits=MOVES)

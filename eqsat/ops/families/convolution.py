@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.ops import counters as count
+from eqsat.ops import together
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.depthwise import depthwise
 from eqsat.ops.kernel import Attributes, in_single
@@ -204,11 +205,13 @@ def _transposed_output_axis(attrs: Attributes, rank: int) -> int | None:
 # fmt: off
 declare("Conv", numpy=conv, traits=PARAMETRIC | FITS, contracted=(0, 1), macs=count.convolution(1),
     need=need_convolution(0, 1), checks=(attributes.auto_pad, layers.convolution()), normal_form=(window(1),),
-    sampling=sample.convolution, quantization=Role(data=(0, 1), weight=Weight(1, _output_axis, bias=2)), bias=2)
+    sampling=sample.convolution, quantization=Role(data=(0, 1), weight=Weight(1, _output_axis, bias=2)), bias=2,
+    together=together.convolution())
 declare("ConvTranspose", numpy=conv_transpose, traits=PARAMETRIC, contracted=(0, 1), macs=count.transposed_convolution,
     need=need_transposed_convolution, checks=(attributes.auto_pad, layers.convolution(transposed=True)),
     normal_form=(window(1, transposed=True),), sampling=sample.transposed_convolution,
-    quantization=Role(data=(0, 1), weight=Weight(1, _transposed_output_axis, bias=2)), bias=2)
+    quantization=Role(data=(0, 1), weight=Weight(1, _transposed_output_axis, bias=2)), bias=2,
+    together=together.transposed_convolution)
 declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),),
-    sampling=regions.deformable_convolution, bias=3)
+    sampling=regions.deformable_convolution, bias=3, together=together.convolution(bias=3))
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
+from eqsat.ops import together
 from eqsat.ops.definition import Types
 from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
@@ -182,22 +183,24 @@ declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=ne
     typed_like=Like("Sum", (0, 1, 2)))
 declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, traits=PARAMETRIC, contracted=(0, 1),
     macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),), sampling=fused.convolution,
-    typed_like=Like("Conv", (0, 1, 2)))
+    typed_like=Like("Conv", (0, 1, 2)), together=together.convolution())
 declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
     sampling=fused.general_product,
-    typed_like=Like("Gemm", (0, 1, 2)))
+    typed_like=Like("Gemm", (0, 1, 2)), together=together.transposed_product)
 declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product,
-    need=need_product(1), sampling=fused.turned_product)
+    need=need_product(1), sampling=fused.turned_product, together=together.transposed_product)
 declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1),
-    sampling=fused.turned_product)
+    sampling=fused.turned_product, together=together.transposed_product)
 declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, types=_types_of_sum,
-    macs=count.input_elements, sampling=fused.normalized_sum)
+    macs=count.input_elements, sampling=fused.normalized_sum, together=together.skipped)
 declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization, types=_types_of_sum,
-    sampling=fused.normalized_sum)
+    sampling=fused.normalized_sum, together=together.skipped)
 declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product,
-    need=need_product(1), sampling=fused.integer_product, typed_like=Like("MatMul", (0, 1), 2))
+    need=need_product(1), sampling=fused.integer_product, typed_like=Like("MatMul", (0, 1), 2),
+    together=together.product())
 declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product,
-    need=need_product(1), sampling=fused.dynamic_product, typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT))
+    need=need_product(1), sampling=fused.dynamic_product, typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT),
+    together=together.product())
 declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,), sampling=fused.expanded,
     typed_like=Like("Unsqueeze", (0, 1), integers=(1,)))
 declare("Trilu", domain=MICROSOFT, numpy=triangle, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
@@ -149,12 +149,14 @@ declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_
     sampling=indexing.gather_elements, quantization=MOVES_DATA)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
     checks=(attributes.indices_nd, data.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA)
-declare("Scatter", numpy=scatter_elements, traits=INDEXES)
+declare("Scatter", numpy=scatter_elements, traits=INDEXES, together=together.updates)
 declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
-    normal_form=(normal.axis(),), sampling=indexing.scatter_elements)
+    normal_form=(normal.axis(),), sampling=indexing.scatter_elements,
+    together=together.updates)
 declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatter,
-    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd)
+    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd,
+    together=together.updates)
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),), sampling=indexing.one_hot)
 declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),

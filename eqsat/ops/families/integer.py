@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
+from eqsat.ops import together
 from eqsat.ops.checks import attributes, data, layers
 from eqsat.ops.families.convolution import Product, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
@@ -164,11 +165,12 @@ def qlinear_matmul(
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("ConvInteger", numpy=conv_integer, traits=PARAMETRIC, macs=count.convolution(1), need=need_convolution(0, 1),
-    checks=(attributes.auto_pad, layers.conv_integer), normal_form=(window(1),), sampling=windows.convolution)
+    checks=(attributes.auto_pad, layers.conv_integer), normal_form=(window(1),), sampling=windows.convolution,
+    together=together.convolution(bias=0))
 declare("QLinearConv", numpy=qlinear_conv, traits=PARAMETRIC, macs=count.convolution(3), need=need_convolution(0, 3),
     checks=(attributes.auto_pad, layers.qlinear_conv), normal_form=(window(3),), sampling=quantizing.convolution,
-    bias=8)
+    bias=8, together=together.convolution(0, 3, 8))
 declare("MatMulInteger", numpy=matmul_integer, macs=count.product, need=need_product(1),
-    checks=(data.matmul_zero_points,), sampling=products.matmul)
+    checks=(data.matmul_zero_points,), sampling=products.matmul, together=together.product())
 declare("QLinearMatMul", numpy=qlinear_matmul, macs=count.product, need=need_product(3),
-    checks=(layers.qlinear_matmul,), sampling=quantizing.product)
+    checks=(layers.qlinear_matmul,), sampling=quantizing.product, together=together.product(0, 3))

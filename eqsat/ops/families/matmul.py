@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import data
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
@@ -107,9 +107,11 @@ _GEMM_WEIGHT = Weight(1, _gemm_columns, bias=2, scales_bias=_has_factors)
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("MatMul", numpy=matmul, traits=LINEAR | FITS, contracted=(0, 1), macs=count.product, need=need_product(1),
-    sampling=sample.matmul, quantization=Role(data=(0, 1), weight=Weight(1, _columns)), bounds=bounds.product)
+    sampling=sample.matmul, quantization=Role(data=(0, 1), weight=Weight(1, _columns)), bounds=bounds.product,
+    together=together.product())
 declare("Gemm", traits=FITS, numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
-    checks=(data.gemm,), sampling=sample.gemm, quantization=Role(data=(0, 1), weight=_GEMM_WEIGHT), bias=2)
+    checks=(data.gemm,), sampling=sample.gemm, quantization=Role(data=(0, 1), weight=_GEMM_WEIGHT), bias=2,
+    together=together.transposed_product)
 declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum, normal_form=(normal.summation,),
-    sampling=sample.einsum)
+    sampling=sample.einsum, together=together.einsum)
 declare("Det", macs=count.determinant, need=need_determinant)

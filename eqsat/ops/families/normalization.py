@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
@@ -223,16 +223,18 @@ declare("BatchNormalization",
     numpy={14: batch_normalization, 9: batch_normalization_by_outputs, 7: batch_normalization_spatial,
            1: batch_normalization_first},
     macs=count.input_elements, normal_form=(normal.momentum_in_training,), sampling=normalizing.batch,
-    quantization=DATA)
+    quantization=DATA, together=together.channels(1, 2, 3, 4))
 declare("InstanceNormalization", numpy=instance_normalization, macs=count.input_elements,
-    checks=(layers.instance_normalization,), sampling=normalizing.instance)
+    checks=(layers.instance_normalization,), sampling=normalizing.instance, together=together.channels(1, 2))
 declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group},
     macs=count.input_elements, checks=(attributes.positive("num_groups"), layers.group_normalization),
     sampling=normalizing.group)
 declare("LayerNormalization", numpy=layer_normalization, macs=count.input_elements,
-    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer)
+    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
+    together=together.broadcasting)
 declare("RMSNormalization", numpy=rms_normalization, macs=count.input_elements,
-    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer)
+    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
+    together=together.broadcasting)
 declare("MeanVarianceNormalization", numpy=mean_variance_normalization, macs=count.input_elements,
     checks=(attributes.axes_attribute,), normal_form=(normal.axes,))
 declare("LRN", numpy=local_response_normalization, macs=count.local_response,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import normal, undefined
+from eqsat.ops import normal, together, undefined
 from eqsat.ops.checks import layers
 from eqsat.ops.families.casting import cast, numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, at_least_single
@@ -136,7 +136,9 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("QuantizeLinear", numpy=quantize_linear, traits=BENDS | CONVERTS, checks=(layers.quantize,),
-    normal_form=(normal.quantization_axis,), sampling=sample.quantize, undefined=undefined.quantization)
+    normal_form=(normal.quantization_axis,), sampling=sample.quantize, undefined=undefined.quantization,
+    together=together.parameters)
 declare("DequantizeLinear", numpy=dequantize_linear, traits=CONVERTS, checks=(layers.quantize,),
-    normal_form=(normal.quantization_axis,), sampling=sample.dequantize, bounds=bounds.dequantized)
+    normal_form=(normal.quantization_axis,), sampling=sample.dequantize, bounds=bounds.dequantized,
+    together=together.parameters)
 declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear, traits=CONVERTS, macs=count.input_elements)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.integer import exact_matmul
@@ -345,10 +345,13 @@ def _lstm_types(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | No
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("RNN", numpy=rnn, macs=count.recurrent(1), need=need_recurrent(1), sampling=recurrent,
-    checks=(attributes.direction, layers.recurrent(1)), normal_form=(normal.hidden_size,))
+    checks=(attributes.direction, layers.recurrent(1)), normal_form=(normal.hidden_size,),
+    together=together.recurrent)
 declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3), sampling=recurrent,
-    checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,))
+    checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,),
+    together=together.recurrent)
 declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4), sampling=recurrent,
-    checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,))
+    checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,),
+    together=together.recurrent)
 declare("DynamicQuantizeLSTM", domain=MICROSOFT, numpy=dynamic_quantize_lstm, types=_lstm_types,
-    macs=count.transposed_recurrent, need=need_transposed_recurrent)
+    macs=count.transposed_recurrent, need=need_transposed_recurrent, together=together.transposed_recurrent)

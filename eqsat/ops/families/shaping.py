@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
@@ -164,7 +164,7 @@ declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REA
     normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,), checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
-    sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same)
+    sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=together.squeezed)
 declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))), axes=Axes(1, of_result=True),

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
-from eqsat.ops import normal
+from eqsat.ops import normal, together
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
@@ -184,10 +184,10 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
-    sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated)
+    sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated, together=together.concatenated)
 declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.split), normal_form=(normal.axis(), normal.parts),
-    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part)
+    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=together.parted)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
     axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part)

@@ -176,3 +176,20 @@ def test_made_up_names_give_way_to_declared_ones():
     )
     assert [str(v.shape) for v in model.graph.outputs] == ["[found,1]", "[7]"]
     assert [str(node.outputs[0].shape) for node in model.graph][:2] == ["[1,found]", "[found,1]"]
+
+
+def test_the_shape_of_an_expand_that_pytorch_writes_is_followed():
+    """``expand(-1, n, -1)`` replaces -1 by 1, with a comparison of sizes whose outcome is known."""
+    model = load(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[N, 1, M] x, float[K, 2] z, int64[3] other) => (float[N, K, M] y, float[A, B, C] u)
+        <int64 minus = {-1}, int64 zero = {0}, int64[1] at = {0}, int64[1] keep = {-1}, int64[1] three = {3}> {
+            s = Shape(z) k = Gather(s, zero) k1 = Unsqueeze(k, at) to = Concat<axis=0>(keep, k1, keep)
+            ones = ConstantOfShape<value: tensor = int64[1] {1}>(three) negative = Mul(ones, minus)
+            open = Equal(to, negative) shape = Where(open, ones, to) y = Expand(x, shape)
+            unknown = Equal(other, negative) unlike = Where(unknown, ones, to) u = Expand(x, unlike) }"""
+    )
+    y, u = (value.shape for value in model.graph.outputs)
+    assert y is not None and u is not None
+    assert [d.value for d in y if isinstance(d, ir.SymbolicDim)] == ["N", "K", "M"]
+    assert "K" not in str(u)
