@@ -18,8 +18,6 @@ ABOUT_OPERATORS = {
     # The meaning of operators for proofs, which must not come from the kernels that proofs speak for.
     "proofs/arrays.py", "proofs/bits.py", "proofs/choices.py", "proofs/equal.py", "proofs/operators_of_every_rank.py",
     "proofs/polynomial.py", "proofs/reals.py",
-    # What operators make of sizes on their way to a shape.
-    "model/inference/shape_values.py", "model/inference/size_elements.py", "model/inference/sized_shapes.py",
     # The history of the standard.
     "model/write/older.py", "schema/versions.py",
     # Mistakes of other implementations.
