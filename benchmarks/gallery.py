@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import eqsat
 from benchmarks.zoo import notes_of, read
+from eqsat import units
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
-from eqsat.report import units
 from eqsat.report.summary import Summary, host_causes
 
 DOCS = Path(__file__).parent.parent / "docs"

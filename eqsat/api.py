@@ -20,12 +20,12 @@ from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.optimization import optimized
 from eqsat.partition.partition_functions import PartitionFunction
+from eqsat.progress import Shown, received, shows_progress
 from eqsat.result import Result
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
-from eqsat.stages.event import Progress
 from eqsat.stages.options import Objective, SearchOptions
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def load(
 
 
 @checks_arguments
+@shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def optimize(
     source: Source,
@@ -93,7 +94,7 @@ def optimize(
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Shown = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
@@ -128,7 +129,7 @@ def optimize(
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``, and of the numbers that the result is verified on.
-        progress: Receives events.
+        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
         partition_functions: By the name of a composite (``"ccompiler.add_subtract_multiply"``) a function of its call
             and its operands that returns the result with annotations.
         audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
@@ -163,10 +164,13 @@ def optimize(
         declarations=declarations,
         trust=trust,
     )
-    return optimized(source, options, objective, seed=seed, progress=progress, audit=audit, verify=verify, prove=prove)
+    return optimized(
+        source, options, objective, seed=seed, progress=received(progress), audit=audit, verify=verify, prove=prove
+    )
 
 
 @checks_arguments
+@shows_progress
 @within_bounds(lambda seconds: PATIENCE * seconds)
 def quantize(
     source: Source,
@@ -200,7 +204,7 @@ def quantize(
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Shown = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     trust: bool = False,
 ) -> QuantizationResult:
@@ -246,7 +250,7 @@ def quantize(
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
-        progress: Receives events.
+        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
         partition_functions: As for :func:`eqsat.optimize`.
         trust: Likewise.
 
@@ -298,7 +302,7 @@ def quantize(
         ),
         objective=objective,
         seed=seed,
-        progress=progress,
+        progress=received(progress),
     )
 
 
@@ -339,8 +343,7 @@ def run(
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape.
         LimitError: It takes more memory, time or steps than it may.
-        CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
-        BackendError: A backend cannot be found, or fails.
+        CodegenError, BackendError: The model cannot become C, there is no compiler, or a backend is not found or fails.
     """
     with declaring(*declarations):
         return Runs(load_model(source, dims=dims)).run(inputs, backend, vendors, backends, coverage)
@@ -371,8 +374,7 @@ def compare(
         declarations: As for :func:`optimize`.
         dims: Sizes for symbolic dimensions, or expressions of others.
         values: Values for inputs, by name; these become constants.
-        rtol: Allowed difference, relative to the largest magnitude of a tensor.
-        atol: Allowed absolute difference.
+        rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
         memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
@@ -382,15 +384,15 @@ def compare(
         LimitError: One takes more memory, time or steps than it may.
     """
     with declaring(*declarations):
-        # The second may have the sizes already, as an optimized model has; the inputs tell it those that are left.
+        # The second may have the sizes and values already, as an optimized model has; it gets those that are left.
         a, b = load_model(first, dims=dims, values=values), load_model(second)
-        # An optimized model has the values already.
         left = {name: x for name, x in (values or {}).items() if name in {v.name for v in b.graph.inputs}}
         b = load_model(second, values=left) if left else b
         return compare_models(a, b, inputs, dims=dims, seed=seed, numerics=numerics, rtol=rtol, atol=atol)
 
 
 @checks_arguments
+@shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def prove(
     first: Source,
@@ -406,19 +408,17 @@ def prove(
     seed: int = 0,
     time_limit: float = 60.0,
     memory_limit: int | str | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     trust: bool = False,
 ) -> Equivalence:
     """Proves by rules that two models are equal, or finds an input on which they differ.
 
     Args:
         first: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        second: The same. Its inputs and outputs belong to those of the first with the same name, the others by
-            position.
+        second: The same. Its inputs and outputs are those of the first with the same name, or else at the same place.
         rules: Rule files, or rules, besides the shipped ones.
         default_rules: Whether the shipped rules are used.
-        dims: Sizes, or ranges of sizes, for symbolic dimensions of the first model; others stay free, and what is
-            proven is true for all of them.
+        dims: Sizes, or ranges, for symbolic dimensions of the first model; what is proven is true for all others.
         values: Values for inputs, by name; these become constants.
         declarations: As for :func:`optimize`.
         numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
@@ -426,7 +426,7 @@ def prove(
         seed: Of these inputs.
         time_limit: Seconds, counted as work.
         memory_limit: As for :func:`eqsat.optimize`.
-        progress: Receives events.
+        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
         trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
 
     Raises:
@@ -447,4 +447,4 @@ def prove(
         declarations=declarations,
         trust=trust,
     )
-    return equivalence(first, second, options, samples=samples, seed=seed, progress=progress)
+    return equivalence(first, second, options, samples=samples, seed=seed, progress=received(progress))

@@ -93,7 +93,11 @@ KINDS: Mapping[str, Kind] = {
     "nodes": Kind(_is_list_of_names, "a list of names of nodes", 'nodes=["conv_1"]'),
     "names": Kind(_is_list_of_names, "a list of names of rules", 'names=["my_rule"]'),
     "operators": Kind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
-    "progress": Kind(callable, "a function of an event", "progress=print"),
+    "progress": Kind(
+        lambda value: callable(value) or isinstance(value, bool),
+        "a function of an event, or True or False",
+        "progress=print",
+    ),
     "sources": Kind(
         lambda value: _is_path(value) or _is_list(value) or type(value).__name__ == "Rule",
         "a rule file, a rule, or a list of them",

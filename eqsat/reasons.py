@@ -17,6 +17,7 @@ from eqsat.extract.problem import Solution
 from eqsat.model.load import Source
 from eqsat.model.read.given_sizes import Size
 from eqsat.partition.place import split
+from eqsat.progress import Shown, received, shows_progress
 from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
@@ -38,6 +39,7 @@ PLACES = 3
 
 
 @checks_arguments
+@shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def explain_rule(
     source: Source,
@@ -58,7 +60,7 @@ def explain_rule(
     memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     trust: bool = False,
 ) -> Explanation:
     """Why a rule, or a composite of a target, does not apply to a model.
@@ -95,7 +97,7 @@ def explain_rule(
         trust=trust,
     )
     definition, target = _definition(name, options)
-    search = Search.run(source, options, progress=progress)
+    search = Search.run(source, options, progress=received(progress))
     return explained(search, definition, target, node, places)
 
 
@@ -169,6 +171,7 @@ def cost_without(search: Search, name: str, progress: Progress | None = None) ->
 
 
 @checks_arguments
+@shows_progress
 @within_bounds(lambda seconds: 3 * GUARD * seconds + GRACE)
 def explain_placement(
     source: Source,
@@ -188,7 +191,7 @@ def explain_placement(
     memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     trust: bool = False,
 ) -> tuple[Placement, ...]:
     """Why operators of a model do not run on an accelerator, and what it costs if they do.
@@ -223,7 +226,7 @@ def explain_placement(
         declarations=declarations,
         trust=trust,
     )
-    search = Search.run(source, options, progress=progress)
+    search = Search.run(source, options, progress=received(progress))
     if len(search.loaded.targets) < 2:
         raise TargetError("an accelerator is required", actual="the host alone", hint="`eqsat targets list` lists them")
     if search.untouched:

@@ -214,7 +214,7 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
 
 def chosen(selection: Selection) -> str:
     """``53 direct_convolution; 1 conversion; 37 ms, optimal``."""
-    from eqsat.report import units
+    from eqsat import units
 
     kernels = ", ".join(f"{count} {name}" for name, count in selection.kernels.items()) or "no choice of kernels"
     conversions = f"{selection.conversions} conversion{'' if selection.conversions == 1 else 's'} of layout"

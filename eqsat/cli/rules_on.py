@@ -34,10 +34,10 @@ def print_effects(
     Raises:
         ModelError, OptimizationError: The model cannot be searched.
     """
+    from eqsat import units
     from eqsat.cli.progress import showing_progress
     from eqsat.cli.tables import print_table
     from eqsat.reasons import cost_without
-    from eqsat.report import units
     from eqsat.search import Search
 
     search = Search.of(
@@ -94,7 +94,7 @@ def print_effects(
 
 def _gain(seconds: float, cost: float) -> str:
     """What a program costs more without a rule, in seconds and as a share of its cost."""
-    from eqsat.report import units
+    from eqsat import units
 
     share = f" ({units.percent(seconds / cost)})" if seconds and cost else ""
     return f"{'-' if seconds < 0 else ''}{units.seconds(abs(seconds))}{share}"

@@ -135,7 +135,7 @@ def _operators(target: Target) -> str:
 
 
 def _lines(target: Target) -> Iterator[str]:
-    from eqsat.report import units
+    from eqsat import units
     from eqsat.rules.listing import composite_patterns, short_place
     from eqsat.rules.print_term import flat
 

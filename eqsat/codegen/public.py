@@ -11,11 +11,11 @@ from eqsat.bounds import within_bounds
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.given_sizes import Size, split
+from eqsat.progress import Shown, received, shows_progress
 from eqsat.rules.ast import Target
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
-from eqsat.stages.event import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 @checks_arguments
+@shows_progress
 @within_bounds()
 def compile(
     source: Source,
@@ -41,7 +42,7 @@ def compile(
     select: bool = True,
     vendors: Collection[str] = (),
     backends: Sequence[Given] = (),
-    progress: Progress | None = None,
+    progress: Shown = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> CompiledModel:
@@ -63,7 +64,7 @@ def compile(
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
         vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
-        progress: Receives events: the stages are ``generate`` and ``compile``.
+        progress: Receives events, or False, as for :func:`eqsat.optimize`: the stages are ``generate`` and ``compile``.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of the memory that the machine, its container or the limits of the process allow.
@@ -94,11 +95,12 @@ def compile(
             select=select,
             vendors=vendors,
             backends=backends,
-            progress=progress,
+            progress=received(progress),
         )
 
 
 @checks_arguments
+@shows_progress
 @within_bounds()
 def write_c(
     source: Source,
@@ -119,7 +121,7 @@ def write_c(
     select: bool = True,
     vendors: Collection[str] | None = None,
     backends: Sequence[Given] = (),
-    progress: Progress | None = None,
+    progress: Shown = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> Emitted:
@@ -149,7 +151,8 @@ def write_c(
         vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
             that there are by default.
         backends: Further backends: objects, or Python files, which are executed.
-        progress: Receives events: the stages are ``generate`` and ``execute``, the stored run.
+        progress: Receives events, or False, as for :func:`eqsat.optimize`: the stages are ``generate`` and
+            ``execute``, the stored run.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of the memory that the machine, its container or the limits of the process allow.
@@ -181,5 +184,5 @@ def write_c(
             select=select,
             vendors=vendors,
             backends=backends,
-            progress=progress,
+            progress=received(progress),
         )

@@ -21,6 +21,7 @@ from eqsat.errors import RuleError
 from eqsat.model.load import load
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import ELEMENTWISE
+from eqsat.progress import Shown, received, shows_progress
 from eqsat.rules.ast import Rule
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
@@ -28,7 +29,7 @@ from eqsat.rules.selection import select_rules
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import did_you_mean, find_schema, required_attributes
 from eqsat.schema.types import OpKey
-from eqsat.stages.event import Event, Progress
+from eqsat.stages.event import Event
 
 AT_ONCE = 5
 """Rules that are added before the remaining pairs are looked at again."""
@@ -88,6 +89,7 @@ class Discovery:
 
 
 @checks_arguments
+@shows_progress
 def discover_rules(
     operators: Sequence[str] = (),
     *,
@@ -99,7 +101,7 @@ def discover_rules(
     rules: Sequence[Any] = (),
     default_rules: bool = True,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Discovery:
     """Finds rules over elementwise operators.
 
@@ -118,7 +120,7 @@ def discover_rules(
         rules: Files or rules that are known, besides the shipped ones.
         default_rules: Whether the shipped ones are known.
         seed: Of the samples and instances.
-        progress: Receives events.
+        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
 
     Raises:
         RuleError: An operator is not elementwise or unknown, or a number is out of range.
@@ -136,13 +138,13 @@ def discover_rules(
     found: list[_Found] = []
     names: set[str] = {rule.name for rule in known}
     verdicts: Counter[str] = Counter()
-    total = len(waiting)
+    total, receive = len(waiting), received(progress)
     while waiting:
         fresh: list[_Found] = []
         while waiting and len(fresh) < AT_ONCE:
             pair = waiting.pop(0)
-            if progress is not None:
-                progress(Event("discover", step=total - len(waiting), steps=total))
+            if receive is not None:
+                receive(Event("discover", step=total - len(waiting), steps=total))
             verdict, rule = _rule_of(pair, kind, names, seed)
             verdicts[verdict] += 1
             if rule is not None:

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-from eqsat.report import units
+from eqsat import units
 from eqsat.report.graphs import Comparison, Graph, GraphNode
 from eqsat.report.layout import Edge, Placed, Point, layered
 from eqsat.text import name_of

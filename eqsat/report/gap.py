@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eqsat.report import units
+from eqsat import units
 from eqsat.report.summary import Saturation, Summary
 
 _LIMITS = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from eqsat import units
 from eqsat.egraph.judge import Judge
 from eqsat.egraph.snapshot import ENode
 from eqsat.errors import OptimizationError
@@ -19,7 +20,6 @@ from eqsat.explain.why import Place, Why
 from eqsat.extract.cost import HOST, Cost, cost_of, needed
 from eqsat.extract.problem import Choice, Solution
 from eqsat.extract.solve import solve
-from eqsat.report import units
 from eqsat.report.by_values import NodeValues, covered
 from eqsat.rules.expand import operators
 from eqsat.stages.price import Priced

@@ -13,7 +13,8 @@ from importlib.resources import files
 import jinja2
 import markupsafe
 
-from eqsat.report import pictures, units
+from eqsat import units
+from eqsat.report import pictures
 from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.drawing import script_data
 from eqsat.report.gap import explain_gap

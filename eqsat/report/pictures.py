@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from eqsat.report import units
+from eqsat import units
 from eqsat.report.chart import Chart, ChartAxis
 from eqsat.report.memory import MemoryMap
 from eqsat.report.summary import KernelRow, Summary

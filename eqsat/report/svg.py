@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from eqsat.report import units
+from eqsat import units
 from eqsat.report.drawing import place, sizes_of
 from eqsat.report.graphs import Comparison, Graph, GraphNode
 from eqsat.report.layout import Edge, Placed, Point

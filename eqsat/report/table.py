@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eqsat.report import units
+from eqsat import units
 from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.fitting import FittingTable, Line
 from eqsat.report.gap import explain_gap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.report import units
+from eqsat import units
 
 
 @pytest.mark.parametrize(

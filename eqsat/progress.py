@@ -1,0 +1,161 @@
+"""One line that shows what the pipeline is doing: in a terminal or a notebook, unless it is told not to.
+
+A line of its own would be noise in a file or a pipe, so that nothing is shown there by default.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from eqsat import units
+from eqsat.stages.event import Event, Progress
+from eqsat.text import shown
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+Shown = Progress | bool | None
+"""What receives events: a function; False for nothing, True for lines on stderr; None for a line where people look."""
+
+_DECIDED: ContextVar[bool] = ContextVar("progress is decided", default=False)
+
+_DOING = {
+    "load": "loading the model",
+    "encode": "building the e-graph",
+    "saturate": "applying rules",
+    "extract": "choosing the cheapest program",
+    "partition": "forming regions",
+    "calibrate": "gathering statistics",
+    "choose": "comparing methods",
+    "measure": "measuring the noise of tensors",
+    "check": "measuring the error of the result",
+    "verify": "executing both models",
+    "prove": "joining tensors",
+    "generate": "writing the model as C",
+    "compile": "compiling",
+    "execute": "executing the model",
+    "discover": "executing rules",
+    "gain": "searching without each rule",
+}
+
+
+def shows_progress(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorates a public function: its argument ``progress`` may be anything that :data:`Shown` is."""
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given: Any = kwargs.pop("progress", None)
+        with showing(given) as receiver:
+            kwargs["progress"] = receiver
+            return function(*args, **kwargs)
+
+    return call
+
+
+def received(progress: Shown) -> Progress | None:
+    """What :func:`shows_progress` gave a function."""
+    return progress if callable(progress) else None
+
+
+@contextmanager
+def showing(progress: Shown = None) -> Iterator[Progress | None]:
+    """What receives the events; None if they are not shown. Calls from within show nothing unless they ask to."""
+    decided = _DECIDED.get()
+    token = _DECIDED.set(True)
+    try:
+        if callable(progress):
+            yield progress
+        elif progress is False or (progress is None and decided):
+            yield None
+        elif _in_notebook():
+            with _in_cell() as receiver:
+                yield receiver
+        elif sys.stderr.isatty():
+            with _in_terminal() as receiver:
+                yield receiver
+        else:
+            yield _lines() if progress else None
+    finally:
+        _DECIDED.reset(token)
+
+
+def describe(event: Event) -> str:
+    """The line for an event, such as ``"choosing the cheapest program: 3.20 ms, gap 0.41 %"``."""
+    facts: list[str] = []
+    if event.step is not None:
+        facts.append(f"{event.step:,} of {event.steps:,}" if event.steps is not None else f"{event.step:,}")
+    if event.iteration is not None:
+        facts.append(f"iteration {event.iteration}")
+    if event.enodes is not None:
+        facts.append(f"{event.enodes:,} e-nodes")
+    if event.cost is not None:
+        facts.append(units.seconds(event.cost))
+    if event.gap is not None:
+        facts.append(f"gap {units.percent(event.gap)}")
+    doing = _DOING.get(event.stage, event.stage)
+    return f"{doing}: {', '.join(facts)}" if facts else doing
+
+
+# ---- where it is shown ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _in_terminal() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda event: status.update(Text(shown(describe(event))))
+
+
+def _in_notebook() -> bool:
+    """Whether the kernel of a notebook runs this. IPython in a terminal has none."""
+    module = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextmanager
+def _in_cell() -> Iterator[Progress]:
+    """A line below a cell, which is empty in the end."""
+    from IPython.display import display
+
+    def content(line: str) -> dict[str, str]:
+        return {"text/plain": line}
+
+    handle: Any = display(content("starting"), raw=True, display_id=True)
+    last = ""
+
+    def receive(event: Event) -> None:
+        nonlocal last
+        line = shown(describe(event))
+        if line != last:
+            last = line
+            handle.update(content(line), raw=True)
+
+    try:
+        yield receive
+    finally:
+        handle.update(content(""), raw=True)
+
+
+def _lines() -> Progress:
+    """A line on stderr for each stage that begins."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    last = ""
+
+    def receive(event: Event) -> None:
+        nonlocal last
+        if event.stage != last:
+            last = event.stage
+            console.print(Text(shown(_DOING.get(event.stage, event.stage))))
+
+    return receive
