@@ -160,7 +160,8 @@ def test_normalization_of_channels_that_come_first() -> None:
 
 NUMBERS = """<float r = {0.70710678118}, float root = {1.41421356237}, float half = {0.5}, float one = {1},
     float three = {3}, float a = {0.044715}, float c = {0.7978845608}, float ac = {0.0356774081363},
-    float q = {1.702}>"""
+    float q = {1.702}, float two = {2}, float c2 = {1.5957691216}, float minus = {-1}, float minus_q = {-1.702},
+    float minus_r = {-0.70710678118}>"""
 
 
 @pytest.mark.parametrize(
@@ -180,18 +181,44 @@ NUMBERS = """<float r = {0.70710678118}, float root = {1.41421356237}, float hal
         "h = Mul(x, w) y = Mul(h, half)",
         "p = Pow(x, three) t = Mul(p, ac) cx = Mul(x, c) u = Add(cx, t) v = Tanh(u) w = Add(v, one) h = Mul(x, w) "
         "y = Mul(h, half)",
+        "n = Neg(x) t = Mul(n, r) u = Erf(t) v = Sub(one, u) h = Mul(x, half) y = Mul(h, v)",
+        "n = Neg(x) t = Div(n, root) u = Erf(t) v = Sub(one, u) h = Mul(x, half) y = Mul(h, v)",
+        "t = Mul(x, minus_r) u = Erf(t) v = Sub(one, u) h = Mul(x, half) y = Mul(h, v)",
+        "p1 = Mul(x, x) p = Mul(p1, x) t = Mul(p, a) s = Add(x, t) u = Mul(s, c2) g = Sigmoid(u) y = Mul(x, g)",
+        "p = Pow(x, three) t = Mul(p, a) s = Add(x, t) u = Mul(s, c) w = Mul(u, two) g = Sigmoid(w) y = Mul(x, g)",
     ],
 )
 def test_gelu(body: str) -> None:
     assert _kinds(f"{HEAD} g (float[5, 7] x) => (float[5, 7] y) {NUMBERS} {{ {body} }}") == {"Gelu": 1}
 
 
-@pytest.mark.parametrize(
-    "body", ["s = Sigmoid(x) y = Mul(x, s)", "t = Mul(x, q) s = Sigmoid(t) y = Mul(s, x)"], ids=["silu", "quick_gelu"]
-)
+SWISHES = {
+    "silu": "s = Sigmoid(x) y = Mul(x, s)",
+    "quick_gelu": "t = Mul(x, q) s = Sigmoid(t) y = Mul(s, x)",
+    "quotient": "t = Neg(x) e = Exp(t) d = Add(e, one) y = Div(x, d)",
+    "product with a reciprocal": "t = Mul(x, minus) e = Exp(t) d = Add(one, e) r1 = Reciprocal(d) y = Mul(x, r1)",
+    "quick_gelu as quotient": "t = Mul(x, minus_q) e = Exp(t) d = Add(e, one) y = Div(x, d)",
+    "hyperbolic tangent": "t = Mul(x, half) u = Tanh(t) v = Add(u, one) h = Mul(x, half) y = Mul(h, v)",
+    "hyperbolic tangent of a quotient": "t = Div(x, two) u = Tanh(t) v = Mul(u, half) w = Add(v, half) y = Mul(x, w)",
+}
+
+
+@pytest.mark.parametrize("body", SWISHES.values(), ids=SWISHES)
 def test_swish(body: str) -> None:
     text = f"{HEAD} g (float[500, 700] x) => (float[500, 700] y) {NUMBERS} {{ {body} }}"
     assert _kinds(text, targets=["dnnl"]) == {"Swish": 1}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Mul(x, minus) e = Exp(t) d = Add(e, one) y = Div(one, d)",
+        "t = Mul(x, half) u = Tanh(t) v = Mul(u, half) y = Add(v, half)",
+        "t = Div(x, two) u = Tanh(t) v = Add(u, one) y = Div(v, two)",
+    ],
+)
+def test_sigmoid(body: str) -> None:
+    assert _kinds(f"{HEAD} g (float[5, 7] x) => (float[5, 7] y) {NUMBERS} {{ {body} }}") == {"Sigmoid": 1}
 
 
 # ---- attention: 2 batches, 4 heads, 6 queries of 8 features, 10 keys -----------------------------------------------
@@ -248,6 +275,37 @@ def test_attention_of_three_dimensions(mask: str) -> None:
     {ATTENTION} {{ kt = Transpose <perm = [0, 2, 1]> (k) qs = Mul(q, scale) s = MatMul(qs, kt)
     {"m = Add(s, mask)" if mask else "m = Identity(s)"} p = Softmax <axis = -1> (m) y = MatMul(p, v) }}"""
     assert _kinds(model, verify=False)["Attention"] == 1
+
+
+DIVIDED = {
+    "slices": "qs = Slice(a, zero, one, two) ks = Slice(a, one, last, two) vs = Slice(a, last, end, two) "
+    "q4 = Reshape(qs, heads) k4 = Reshape(ks, heads) v4 = Reshape(vs, heads) q = Transpose <perm = [0, 2, 1, 3]> (q4) "
+    "kt = Transpose <perm = [0, 2, 3, 1]> (k4) v = Transpose <perm = [0, 2, 1, 3]> (v4)",
+    "elements": "a5 = Reshape(a, parts) t = Transpose <perm = [2, 0, 3, 1, 4]> (a5) q = Gather <axis = 0> (t, i) "
+    "k = Gather <axis = 0> (t, j) v = Gather <axis = 0> (t, l) kt = Transpose <perm = [0, 1, 3, 2]> (k)",
+    "elements from the end": "a5 = Reshape(a, parts) q4 = Gather <axis = 2> (a5, i) k4 = Gather <axis = 2> (a5, j) "
+    "v4 = Gather <axis = 2> (a5, m) q = Transpose <perm = [0, 2, 1, 3]> (q4) "
+    "kt = Transpose <perm = [0, 2, 3, 1]> (k4) v = Transpose <perm = [0, 2, 1, 3]> (v4)",
+}
+
+
+@pytest.mark.parametrize("sizes", ["1, 128", "N, M"])
+@pytest.mark.parametrize("body", DIVIDED.values(), ids=DIVIDED)
+def test_queries_keys_and_values_of_one_product(body: str, sizes: str) -> None:
+    model = f"""{HEAD} g (float[{sizes}, 768] a) => (float[{sizes}, 256] y) <int64[1] zero = {{0}},
+        int64[1] one = {{256}}, int64[1] last = {{512}}, int64[1] end = {{768}}, int64[1] two = {{2}},
+        int64[4] heads = {{0, 0, 4, 64}}, int64[5] parts = {{0, 0, 3, 4, 64}},
+        int64 i = {{0}}, int64 j = {{1}}, int64 l = {{2}}, int64 m = {{-1}},
+        float scale = {{0.125}}, int64[3] back = {{0, 0, 256}}> {{ {body}
+        s = MatMul(q, kt) s2 = Mul(s, scale) p = Softmax <axis = -1> (s2) o = MatMul(p, v)
+        t2 = Transpose <perm = [0, 2, 1, 3]> (o) y = Reshape(t2, back) }}"""
+    result = eqsat.optimize(model, host="ort")
+    kinds = Counter(node.op_type for node in result.model.graph)
+    assert kinds == {"Slice": 3, "MultiHeadAttention": 1}
+    for shape in ((1, 128, 768), (1, 1, 768), (3, 5, 768))[: 1 if sizes[0] == "1" else 3]:
+        feed = {"a": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+        (wanted,) = run_ort(load(model), feed)
+        np.testing.assert_allclose(result.run(feed)["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_query_without_keys_is_zero_where_the_softmax_is_guarded() -> None:
