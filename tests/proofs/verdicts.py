@@ -80,6 +80,8 @@ def main() -> None:
         if verdict is None:
             verdicts[k] = (rule, prove(rule).trust)
             write(verdicts)
+    # Also where nothing is left to prove: rules may come with their verdicts.
+    write(verdicts)
     counts = Counter(verdict or "none" for _, verdict in verdicts)
     print_table(("verdict", "rules"), [(verdict, str(n)) for verdict, n in counts.most_common()])
 
