@@ -46,6 +46,7 @@ class ByteEpilogue:
             element.
         helpers: Declarations that are in no header of this folder.
         result_stride: Of the output along ``axis``.
+        result: Name of the pointer to the output.
     """
 
     def __init__(self, epilogue: Epilogue, shape: Shape, axis: int, isa: Isa, first_constant: int) -> None:
@@ -70,6 +71,11 @@ class ByteEpilogue:
         self.parameters = Parameters(first_constant + len(self.constants))
         self._used = {"i": 0, "f": 0}
         self.result_stride = 1
+        self.result = "y0"
+
+    def _pointer(self, vector: Vector) -> str:
+        """To where a vector is stored."""
+        return f"{self.result}p + {vector.offset}" if vector.offset else f"{self.result}p"
 
     def declarations(self) -> list[str]:
         """Statements that define what does not change within the kernel; at the top of the body, written last."""
@@ -130,7 +136,7 @@ class ByteEpilogue:
                 self._store_packed(group, values)
             else:
                 self._count = group[0].count
-                self._store(values[0], f"y0p + {group[0].offset}" if group[0].offset else "y0p")
+                self._store(values[0], self._pointer(group[0]))
             lines.append("{ " + " ".join(self._lines) + " }")
         return lines
 
@@ -349,7 +355,7 @@ class ByteEpilogue:
         at = 0
         while at < len(group):
             run = next(n for n in (4, 2, 1) if at % n == 0 and self._is_contiguous(group[at : at + n], n))
-            pointer = f"y0p + {group[at].offset}" if group[at].offset else "y0p"
+            pointer = self._pointer(group[at])
             if group[at].count != lanes:
                 self._lines.append(f"STORE_PART@({pointer}, p, {at}, {group[at].count});")
             else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from eqsat.codegen import vectors
 from eqsat.codegen.isa import Isa
 
+TEMPLATE = "bytes/bytes.h.jinja"
+
 
 def finish(text: str, isa: Isa) -> tuple[str, tuple[str, ...]]:
     """C text with ``name@`` filled in, and the declarations that it needs, each after what it is built on."""
-    return vectors.finish(text, isa, "bytes/bytes.h.jinja")
+    return vectors.finish(text, isa, TEMPLATE)

@@ -37,7 +37,8 @@ _FORMS = {
     "hardsigmoid": "minimum@(maximum@({v} * {p} + {q}, SPLAT@(0.0f)), SPLAT@(1.0f))",
     "softsign": "({v} / (1.0f + abs@({v})))",
 }
-_DEFAULTS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
+_GATED = ("sigmoid", "tanh", "tanh")
+_DEFAULTS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": _GATED, "DynamicQuantizeLSTM": _GATED}
 _LENGTHS, _PEEPHOLES = 4, 7
 
 
@@ -47,11 +48,12 @@ def _found(task: Task) -> list[list[Activation]]:
     return activations(task.attributes, _DEFAULTS[task.operator.name], len(weights))
 
 
-def _accepts(task: Task) -> bool:
+def accepts_floats(task: Task, *numbers: int) -> bool:
+    """Whether these operands and all results are of float32, and sequences and activations have a form here."""
     lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
     if lengths is not None and (dtype_of(task, _LENGTHS) != ir.DataType.INT32 or is_sizes(lengths)):
         return False
-    given = [v for v in (*task.inputs, *task.outputs) if v is not None and v is not lengths]
+    given = [v for v in (*(task.inputs[k] for k in numbers if task.has(k)), *task.outputs) if v is not None]
     dtypes_given = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given]
     if any(dtype != _FLOAT for dtype in dtypes_given) or task.epilogue.steps or any(0 in v.shape for v in given):
         return False
@@ -63,7 +65,11 @@ def _accepts(task: Task) -> bool:
     return all(f == found[0] for f in found) and all(a.key in _FORMS for a in found[0])
 
 
-def _wants(task: Task) -> Wants:
+def _accepts(task: Task) -> bool:
+    return accepts_floats(task, 0, 1, 2, 3, 5, 6, 7)
+
+
+def wants(task: Task) -> Wants:
     rows = tuple(Want(order=tuple(range(len(v.shape)))) if isinstance(v, View) else Want() for v in task.inputs)
     return Wants(rows, tuple(Want() if v is None else Want(order=tuple(range(v.rank))) for v in task.outputs))
 
@@ -138,14 +144,51 @@ def _apply(activation: Activation, v: str) -> str:
     return _FORMS[activation.key].format(v=v, **{k: dtypes.literal(n, _FLOAT) for k, n in numbers.items()})
 
 
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Statements that multiply with weights, in a loop over the directions ``d``.
+
+    Attributes:
+        kind: RNN, GRU or LSTM.
+        directions: How many there are.
+        gates: Elements of the sums of a sample.
+        n: Elements of a state.
+        of_inputs: From ``x0`` to ``projected`` of all steps, biases included.
+        of_states: From ``h`` to ``sums``.
+        of_reset: From ``reset`` to ``last``; of a GRU whose states are reset before the product.
+        floats: By number of a constant, the elements of a direction; ``weights0`` is what of ``w0`` is of direction d.
+        scratch: Bytes of working memory of their own, behind the one for floats.
+        templates: Files of declarations that the statements need.
+    """
+
+    kind: str
+    directions: int
+    gates: int
+    n: int
+    of_inputs: str
+    of_states: str
+    of_reset: str = ""
+    floats: tuple[int, ...] = ()
+    scratch: int = 0
+    templates: tuple[str, ...] = ()
+
+
+def floats_of(batch: int, time: int, gates: int, n: int) -> int:
+    """Elements of the working memory: projected inputs, sums, and three states."""
+    return batch * (time * gates + gates + 3 * n)
+
+
+def steps_of(task: Task) -> tuple[int, int]:
+    """The axes of time and of samples in the input."""
+    return (1, 0) if task.attributes.get("layout") else (0, 1)
+
+
 def _generate(task: Task, isa: Isa) -> Kernel:
-    kind, x, found = task.operator.name, task.view(0), _products(task)
-    batch_first = bool(task.attributes.get("layout"))
-    of_time, of_batch = (1, 0) if batch_first else (0, 1)
+    x, found = task.view(0), _products(task)
+    of_time, of_batch = steps_of(task)
     time, batch = x.shape[of_time], x.shape[of_batch]
     directions, gates, _ = found[0].matrices.shape
     n = found[1].matrices.shape[2]
-    constants = [product.packed() for product in found]
 
     def product(number: int, source: str, pixels: list[Axis], stride: int, target: str) -> str:
         channels, steps = found[number].matrices.shape[1:]
@@ -163,6 +206,58 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         epilogue = VectorEpilogue(Epilogue(_FLOAT), made.shape, made.rank - 1, isa)
         return whole(write(problem, epilogue, isa))
 
+    outer = [Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})]
+    inner = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
+    rows = [Axis(batch, {"h": n, "sums": gates})]
+    again = len(found) > 2
+    products = Products(
+        task.operator.name,
+        directions,
+        gates,
+        n,
+        product(0, "x0", [*outer, inner], x.strides[2], "projected"),
+        product(1, "h", rows, 1, "sums"),
+        product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
+        tuple(p.size for p in found),
+    )
+    return cell(task, isa, products, [product.packed() for product in found])
+
+
+def length_of(task: Task, constants: list[np.ndarray]) -> str:
+    """An expression for the steps of sample ``b``; empty if all have all."""
+    lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
+    if isinstance(lengths, View):
+        return f"x{_LENGTHS}[(ptrdiff_t)b * {lengths.strides[0]}]"
+    if lengths is None:
+        return ""
+    constants.append(np.ascontiguousarray(lengths))
+    return f"w{len(constants) - 1}[b]"
+
+
+def parts_of(n: int, isa: Isa) -> list[Part]:
+    """Vectors that make up a row."""
+    lanes = isa.lanes()
+    parts = [Part(isa, 0, n // lanes, lanes)] if n >= lanes else []
+    if n % lanes:
+        parts.append(Part(isa, n // lanes * lanes, 1, n % lanes))
+    return parts
+
+
+def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], length: str | None = None) -> Kernel:
+    """The kernel: one step after the other around given products.
+
+    Args:
+        task: Of an operator whose operands from 3 to 7 are those of LSTM.
+        isa: Instruction set.
+        products: With the weights.
+        constants: Of the products; others are added.
+        length: What :func:`length_of` gave where the products have asked for it.
+    """
+    kind, x, n = products.kind, task.view(0), products.n
+    batch_first = bool(task.attributes.get("layout"))
+    of_time, of_batch = steps_of(task)
+    time, batch = x.shape[of_time], x.shape[of_batch]
+
     def given_place(number: int, *index: str) -> Place | None:
         given = task.inputs[number] if number < len(task.inputs) else None
         if given is None:
@@ -172,50 +267,37 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         constants.append(np.ascontiguousarray(given).ravel())
         return _place(f"w{len(constants) - 1}", dense_strides(given.shape), *index)
 
-    outer = [Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})]
-    inner = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
-    rows = [Axis(batch, {"h": n, "sums": gates})]
     every, last = (("b", "t", "d"), ("b", "d")) if batch_first else (("t", "d", "b"), ("d", "b"))
     states = [given_place(number, *last) for number in ((5, 6) if kind == "LSTM" else (5,))]
     limit = task.attributes.get("clip")
-    lanes = isa.lanes()
-    parts = [Part(isa, 0, n // lanes, lanes)] if n >= lanes else []
-    if n % lanes:
-        parts.append(Part(isa, n // lanes * lanes, 1, n % lanes))
-    again = len(found) > 2
     outputs = [
         None if y is None else _place(f"y{k}", y.strides, *(last if k else every)) for k, y in enumerate(task.outputs)
     ]
-    lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
-    length = f"x{_LENGTHS}[(ptrdiff_t)b * {lengths.strides[0]}]" if isinstance(lengths, View) else ""
-    if isinstance(lengths, np.ndarray):
-        length = f"w{len(constants)}[b]"
-        constants.append(np.ascontiguousarray(lengths))
     text = render(
         "vectors/recurrent.c.jinja",
         kind=kind,
         n=n,
-        gates=gates,
+        gates=products.gates,
         time=time,
         batch=batch,
-        directions=directions,
+        directions=products.directions,
         direction=str(task.attributes.get("direction", "forward")),
-        sizes=[p.size for p in found],
-        of_inputs=product(0, "x0", [*outer, inner], x.strides[2], "projected"),
-        of_states=product(1, "h", rows, 1, "sums"),
-        of_reset=product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
-        after=not again,
+        sizes=products.floats,
+        of_inputs=products.of_inputs,
+        of_states=products.of_states,
+        of_reset=products.of_reset,
+        after=not products.of_reset,
         states=states,
-        length=length,
+        length=length_of(task, constants) if length is None else length,
         peepholes=given_place(_PEEPHOLES, "d") if kind == "LSTM" else None,
         coupled=bool(task.attributes.get("input_forget")),
         limit=dtypes.literal(limit, _FLOAT) if limit else "",
         outputs=outputs,
-        parts=parts,
+        parts=parts_of(n, isa),
         f=[partial(_apply, a) for a in _found(task)[0]],
     )
-    body, helpers = finish(text, isa)
-    scratch = 4 * batch * (time * gates + gates + 3 * n)
+    body, helpers = finish(text, isa, *products.templates)
+    scratch = 4 * floats_of(batch, time, products.gates, n) + products.scratch
     return Kernel(body, tuple(constants), scratch, helpers)
 
 
@@ -225,7 +307,7 @@ register(
         (OpKey("", "RNN"), OpKey("", "GRU"), OpKey("", "LSTM")),
         _accepts,
         _generate,
-        _wants,
+        wants,
         rank=10,
     )
 )

@@ -38,7 +38,7 @@ NOT_IN_C = frozenset(
     }
 )  # fmt: skip
 """Sequences, optionals, strings, a result whose size depends on data, and what the pinned opset has not got."""
-ONLY_EXECUTED = frozenset({"DynamicQuantizeLSTM", "GroupQueryAttention", "MatMulInteger16", "Unique"})
+ONLY_EXECUTED = frozenset({"GroupQueryAttention", "MatMulInteger16", "Unique"})
 """Operators of com.microsoft without a definition by others."""
 
 
