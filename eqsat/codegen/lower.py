@@ -326,8 +326,9 @@ class _Lowering:
             try:
                 constants = [x for x in operands if not isinstance(x, Tensor)]
                 folded = fold(op, attrs, constants, count, largest=self.largest)
-                self._remember(op, constants, folded[0])
-                return [*folded]
+                if not any(isinstance(x, list) for x in folded):  # Sequences are no operands of C.
+                    self._remember(op, constants, folded[0])
+                    return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
         types = self.shapes.completed(op, attrs, operands, types, used, f"node {name!r}")

@@ -358,6 +358,12 @@ REFUSED = {
         y = If (c) <then_branch = t () => (float[] a) { a = RandomNormalLike(x) },
                     else_branch = e () => (float[] b) { b = Neg(x) }>
     }""",
+    "a result of SequenceEmpty that is not a tensor of known type": """g (float[4] x, int64 m) => (float[a] y) {
+        e = SequenceEmpty <dtype = 1> ()
+        s = Loop (m, , e) <body = b (int64 i, bool go, seq(float[4]) q) => (bool go_out, seq(float[4]) more) {
+            go_out = Identity(go) more = SequenceInsert(q, x) }>
+        y = ConcatFromSequence <axis = 0> (s)
+    }""",
     "control flow (SequenceMap)": """g (float[2,3] x) => (float[2,3] y) <int64 first = {0}> {
         s = SequenceConstruct(x, x)
         t = SequenceMap (s) <body = b (float[2,3] a) => (float[2,3] c) { c = Neg(a) }>
