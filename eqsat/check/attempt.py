@@ -19,6 +19,7 @@ from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.node import PatternNode
 from eqsat.check.wishes import keys_of
+from eqsat.egraph import magnitudes
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
@@ -86,7 +87,9 @@ class Attempt:
     def instance(self) -> Instance:
         self.sides = self.drawing.wishes.sides(self.chance)
         self.main = self.chance.weighted(self.drawing.dtypes)
-        roots = [self.match(root, None, None) for root in self.drawing.clause.roots]
+        rank = self.drawing.rank
+        shape = self.chance.shape(rank) if rank and self.chance.happens(0.5) else None
+        roots = [self.match(root, None, shape) for root in self.drawing.clause.roots]
         if any(root.constant for root in roots):
             raise Rejected("a root is constant")
         for alias, name in self.drawing.clause.aliases.items():
@@ -150,7 +153,10 @@ class Attempt:
             values = data.array(
                 chance, shape, dtype, fill, mood, self.drawing.pool.mentioned if self.drawing.pointed else None
             )
-        return self._add(name, np.asarray(values, dtype.numpy()), dtype, constant)
+        found = np.asarray(values, dtype.numpy())
+        if name in demands.bounds and dtype.is_floating_point() and chance.happens(0.6):
+            found = data.hiding(chance, found, dtype)
+        return self._add(name, found, dtype, constant)
 
     def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:
         """Contents that the rule's conditions may ask for; None leaves them to chance."""
@@ -184,8 +190,12 @@ class Attempt:
 
     def _add(self, name: str, array: np.ndarray, dtype: ir.DataType, constant: bool) -> Drawn:
         known = TensorType(dtype, array.shape)
-        drawn = Drawn(name or self._unique("c" if constant else "v"), known, constant, array if constant else None)
-        self.leaves[drawn.name] = Leaf(drawn.name, array, known, constant)
+        exponent = None
+        if name in self.drawing.demands.bounds and dtype.is_floating_point() and (constant or self.chance.happens(0.7)):
+            exponent = magnitudes.exponent(float(np.abs(array).max(initial=0)))
+        value = array if constant else None
+        drawn = Drawn(name or self._unique("c" if constant else "v"), known, constant, value, exponent)
+        self.leaves[drawn.name] = Leaf(drawn.name, array, known, constant, exponent)
         if name:
             self.names[name] = drawn
             self.env[name] = drawn.facts

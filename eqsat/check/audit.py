@@ -74,7 +74,9 @@ class Audit:
     def of(instance: Instance, oracle: Oracle) -> Audit:
         """Saturates the instance with its rule."""
         model = instance.model()
-        saturation = Saturation(model, [instance.rule], [], Limits(iterations=ROUNDS, nodes=2_000))
+        saturation = Saturation(
+            model, [instance.rule], [], Limits(iterations=ROUNDS, nodes=2_000), bounds=instance.bounds()
+        )
         saturation.run()
         return Audit(instance, oracle, model, saturation.statistics[0], snapshot(saturation))
 

@@ -178,6 +178,12 @@ def array(
     return found
 
 
+def hiding(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
+    """Contents in which some rows, and some elements of others, are the lowest number: a mask that hides them."""
+    rows = chance.rng.random((*values.shape[:-1], *[1] * min(values.ndim, 1))) < 0.3
+    return np.asarray(np.where(rows | (chance.rng.random(values.shape) < 0.3), limits(dtype)[0], values), values.dtype)
+
+
 def _mixed(
     chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float] | None
 ) -> np.ndarray:

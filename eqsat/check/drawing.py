@@ -11,17 +11,19 @@ from eqsat.check.data import Pool, dtypes_of
 from eqsat.check.instance import Instance
 from eqsat.check.wishes import Wishes
 from eqsat.egraph.compile import const_names
-from eqsat.rules.ast import Match, Pattern, Rule
+from eqsat.rules.ast import Match, Number, Pattern, Rule, Sequence
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause
+from eqsat.rules.tree import walk
 
 
 @dataclass
 class _Demands:
-    """Facts about leaves in a rule's text: which are constants, and whose contents matter."""
+    """Facts about leaves in a rule's text: which are constants, whose contents matter, and whose bounds."""
 
     constants: frozenset[str]
     values: frozenset[str]
+    bounds: frozenset[str]
 
     @staticmethod
     def of(rule: Rule) -> _Demands:
@@ -31,7 +33,7 @@ class _Demands:
         expressions += [e for t in rule.right for e in _template_expressions(t)]
         used = uses(*expressions)
         constants = {name for c in rule.where for name in const_names(c)}
-        return _Demands(frozenset(constants | set(used.values)), frozenset(used.values))
+        return _Demands(frozenset(constants | set(used.values)), frozenset(used.values), frozenset(used.bounds))
 
 
 class Drawing:
@@ -42,6 +44,7 @@ class Drawing:
             shapes and contents that its conditions ask for; otherwise only by chance.
         dtypes: Element types of its values, by how often they are drawn.
         wishes: What the conditions ask of the leaves.
+        rank: That some tensor has at least, by an axis or a permutation that the pattern requires; 0 where none is.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
 
@@ -58,6 +61,7 @@ class Drawing:
         self.outputs: dict[Any, int] = {}
         for root in clause.roots:
             self._count(root)
+        self.rank = max((_least_rank(root) for root in clause.roots if isinstance(root, Match)), default=0)
 
     def learn(self, instance: Instance) -> None:
         """Remembers the numbers of an instance that was good."""
@@ -82,3 +86,16 @@ class Drawing:
             self.outputs[pattern.node] = max(self.outputs.get(pattern.node, 0), pattern.output + 1)
             for arg in pattern.args:
                 self._count(arg)
+
+
+def _least_rank(pattern: Match) -> int:
+    found = 0
+    for node in walk(pattern, once=True):
+        if not isinstance(node, Match):
+            continue
+        for bind in node.attrs:
+            if bind.attribute == "axis" and isinstance(bind.equals, Number):
+                found = max(found, int(bind.equals.value) + 1)
+            elif bind.attribute == "perm" and isinstance(bind.equals, Sequence):
+                found = max(found, len(bind.equals.items))
+    return found

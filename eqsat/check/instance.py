@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
+from eqsat.egraph import magnitudes
 from eqsat.model.inference.annotate import annotate
 from eqsat.rules.ast import Match, Rule
 from eqsat.rules.evaluation import TensorFacts
@@ -28,6 +30,7 @@ class Drawn:
 
     Attributes:
         value: Contents of a constant leaf.
+        exponent: Of a power of two that no element reaches in magnitude; None where none is known.
         constant: Whether it depends on constants only.
     """
 
@@ -35,11 +38,13 @@ class Drawn:
     type: TensorType
     constant: bool
     value: np.ndarray | None = None
+    exponent: int | None = None
 
     @property
     def facts(self) -> TensorFacts:
         # A constant may move by itself.
-        return TensorFacts(self.type, self.value, self.constant, True, self.constant, self.constant)
+        bound = math.inf if self.exponent is None else magnitudes.bound(self.exponent)
+        return TensorFacts(self.type, self.value, self.constant, True, self.constant, self.constant, bound)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Leaf:
     array: np.ndarray
     type: TensorType
     constant: bool
+    exponent: int | None = None
+    """Of a power of two that is known as a bound of the elements' magnitudes."""
 
     def __str__(self) -> str:
         head = f"{'const ' if self.constant else ''}{self.type} {self.name}"
@@ -113,6 +120,10 @@ class Instance:
         model = ir.from_proto(helper.make_model(graph, opset_imports=imports, ir_version=opset.IR_VERSION))
         annotate(model)
         return model
+
+    def bounds(self) -> dict[str, int]:
+        """What is known of the magnitudes of the model's inputs."""
+        return {leaf.name: leaf.exponent for leaf in self.leaves if leaf.exponent is not None and not leaf.constant}
 
     def inputs(self) -> dict[str, np.ndarray]:
         """The data of the model's inputs."""

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
+from eqsat.egraph.magnitudes import bound
 from eqsat.egraph.query import Site
 from eqsat.egraph.refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
@@ -163,6 +164,7 @@ class Answerer:
         values: dict[str, np.ndarray | None] = {}
         attrs: dict[str, Attrs] = {}
         free: set[tuple[str, str]] = set()
+        bounds: dict[str, float] = {}
         for column, number in zip(self.clause.columns, key, strict=True):
             if column.kind == "attrs":
                 attrs[column.variable] = self.tables.attrs[number]
@@ -178,14 +180,16 @@ class Answerer:
                 types.setdefault(column.variable, TensorType(element.dtype, ()))
             elif column.kind in ("free_term", "free_factor") and number == 1:
                 free.add((column.kind, column.variable))
+            elif column.kind == "bound":
+                bounds[column.variable] = bound(number)
         query = self.clause.query
         variables = [*query.leaves, *(s.value for s in query.sites), *(v for v, _ in query.numbers)]
         facts = {}
         for v in variables:
             constant = v in self.clause.constants or v in values
-            facts[v] = TensorFacts(
-                types.get(v), values.get(v), constant, True, ("free_term", v) in free, ("free_factor", v) in free
-            )
+            term, factor = (("free_term", v) in free, ("free_factor", v) in free)
+            reach = bounds.get(v, math.inf)
+            facts[v] = TensorFacts(types.get(v), values.get(v), constant, True, term, factor, reach)
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:

@@ -43,7 +43,6 @@ from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 _GATHERED = [[g.op] for g in GATHERINGS]
-_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
 FUNCTIONS = {
     "type": "type",
     "value": "cval",
@@ -51,7 +50,9 @@ FUNCTIONS = {
     "element": "element",
     "free_term": "free_term",
     "free_factor": "free_factor",
+    "bound": "magnitude",
 }
+_PREFIXES = dict(zip(FUNCTIONS, "tcnqspb", strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +368,7 @@ class _Signature:
                 ("value", used.values),
                 ("free_term", used.terms),
                 ("free_factor", used.factors),
+                ("bound", used.bounds),
             )
             for kind, names in asked:
                 for name in names:

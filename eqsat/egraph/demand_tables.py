@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.egraph import magnitudes
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.equal_elements import element_of_result
@@ -54,6 +55,7 @@ def analysis_rules(c: Constructor) -> list[str]:
     else:
         rules.append(f"(rule ({answer}) ((set (type e) r)) :ruleset analysis)")
     rules += propagation(c)
+    rules += magnitudes.propagation(c)
     live = "(livem m)" if c.outputs else "(live e)"
     if is_deterministic(c.op):
         rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
@@ -154,10 +156,15 @@ class Facts:
             known = tables.types[number]
             if known is not None and known.dtype in FLOATS:
                 facts.append(("is_float", (number,), None))
+            if known is not None:
+                facts += [(function, (number,), exponent) for function, exponent in magnitudes.of_type(known)]
         self._types = len(tables.types)
         for number in range(max(self._numbers, 1), len(tables.numbers)):
             known_numbers = tables.numbers[number]
             element = None if known_numbers is None else tables.element(known_numbers)
+            magnitude = None if known_numbers is None else magnitudes.of_numbers(tables, known_numbers)
+            if magnitude is not None:
+                facts.append(("nums_magnitude", (number,), magnitude))
             if element is not None:
                 facts.append(("nums_element", (number,), tables.elements.id(element)))
             facts += [

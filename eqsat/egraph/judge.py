@@ -13,6 +13,7 @@ from typing import Any
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.compile import FUNCTIONS, Column, CompiledClause, Compiler
 from eqsat.egraph.language import ABSENT, Constructor
+from eqsat.egraph.magnitudes import UNBOUNDED, bound
 from eqsat.egraph.partial import Partial, PartialMatcher
 from eqsat.egraph.refusal import CONDITIONS, RIGHT, Refusal
 from eqsat.egraph.saturate import Saturation
@@ -129,9 +130,10 @@ class Judge:
         return refused or answerer.judge(tuple(key))
 
     def _free(self, facts: TensorFacts, eclass: int) -> TensorFacts:
-        """With whether a constant may move out of the tensor."""
+        """With whether a constant may move out of the tensor, and with its bound."""
         term, factor = (self._table(kind).get(eclass) == 1 for kind in ("free_term", "free_factor"))
-        return replace(facts, free_term=term, free_factor=factor) if term or factor else facts
+        reach = bound(self._table("bound").get(eclass, UNBOUNDED))
+        return replace(facts, free_term=term, free_factor=factor, bound=reach)
 
     def _number(self, column: Column, classes: Classes, attrs: Mapping[str, Attrs]) -> int | None:
         if column.kind == "attrs":

@@ -16,6 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.bounds import without_collection
+from eqsat.egraph import magnitudes
 from eqsat.egraph.alternatives import Alternative, constructors, write_alternatives
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
@@ -70,6 +71,7 @@ class Saturation:
         places: Sizes by symbol at which costs are taken, where sizes are free.
         alternatives: Other programs of pieces of the model.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
+        bounds: By name of an input, the exponent of a power of two that no element reaches in magnitude.
 
     Attributes:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"work limit"``,
@@ -90,8 +92,10 @@ class Saturation:
         record: bool = False,
         places: Sequence[Mapping[str, int]] = (),
         alternatives: Sequence[Alternative] = (),
+        bounds: Mapping[str, int] | None = None,
     ) -> None:
         self.model = model
+        self.bounds = dict(bounds or {})
         self.places = tuple(places)
         self.record = record
         self._sources = (tuple(rules), tuple(targets), tuple(raw))
@@ -123,7 +127,7 @@ class Saturation:
 
     def _prepare(self, rules: Sequence[Rule], targets: Sequence[Target], raw: Sequence[str]) -> None:
         engine, vocabulary = self.engine, self.vocabulary
-        engine.run_text([*PRELUDE, *declarations()])
+        engine.run_text([*PRELUDE, *declarations(), *magnitudes.declarations()])
         encoder = Encoder(engine, self.tables)
         self.encoding = encoder.number(self.model)
         for constructor in self.encoding.constructors:
@@ -141,6 +145,7 @@ class Saturation:
         encoder.write(*self.facts.prime(self.encoding))
         self._write_literals()
         self._pin()
+        self._bound()
         if self.facts.has_infinities(self.encoding):
             for clause in clauses:
                 clause.watch()
@@ -196,6 +201,12 @@ class Saturation:
         ]
         for start in range(0, len(facts), CHUNK):
             self.engine.run_once(facts[start : start + CHUNK])
+
+    def _bound(self) -> None:
+        values = {value.name or "": self.encoding.number[value] for value in self.encoding.inputs}
+        reach = [(call("ref", integer(values[name])), integer(exponent)) for name, exponent in self.bounds.items()]
+        if reach:
+            self.engine.run_once([bindings.Set(SPAN, "magnitude", [value], exponent) for value, exponent in reach])
 
     def _register(self, name: str, place: str) -> int:
         self.names.append(name)

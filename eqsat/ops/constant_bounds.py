@@ -74,6 +74,16 @@ def _padded(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> B
     return UNKNOWN if operands[2] == UNKNOWN else _concatenated((inside, operands[2]), types)
 
 
+def _selected(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    """Each element is one of the second or third operand."""
+    found = _concatenated(operands[1:3], types)
+    return replace(found, peak=found.floor)
+
+
+def _truths(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
+
+
 def _identity(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
     return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
 
@@ -146,6 +156,8 @@ same = BoundsRule(_same)
 part = BoundsRule(_part)
 concatenated = BoundsRule(_concatenated, 1 << 30)
 padded = BoundsRule(_padded, 2)
+selected = BoundsRule(_selected, 3)
+truths = BoundsRule(_truths)
 identity = BoundsRule(_identity)
 added = BoundsRule(_added, 2)
 multiplied = BoundsRule(_multiplied, 2)

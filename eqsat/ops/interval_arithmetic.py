@@ -65,6 +65,8 @@ def bounds_of_array(array: np.ndarray, dtype: ir.DataType) -> Bounds:
 
 
 def _bounds_of_integers(array: np.ndarray) -> Bounds:
+    if array.dtype.kind == "b":
+        return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
     if array.dtype.kind not in "iu":
         return UNKNOWN
     most = max(abs(int(array.max())), abs(int(array.min())))

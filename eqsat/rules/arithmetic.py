@@ -223,8 +223,10 @@ def _equal_scalars(a: Any, b: Any) -> bool:
 
 
 def _single(value: float) -> float:
+    """A number in float32; neither infinity nor zero stands for one that float32 cannot hold."""
     with np.errstate(over="ignore"):
-        return float(np.float32(value))
+        rounded = float(np.float32(value))
+    return rounded if math.isfinite(rounded) and rounded else value
 
 
 def _nested(value: object) -> np.ndarray | None:

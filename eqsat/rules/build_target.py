@@ -13,7 +13,7 @@ from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
-from eqsat.rules.constness import forbid_free_constants
+from eqsat.rules.constness import forbid_facts_of_classes
 from eqsat.rules.element_types import DTYPES, dtype_hint
 from eqsat.rules.evaluation import evaluate
 from eqsat.rules.known_facts import Unknown
@@ -325,7 +325,7 @@ def _conditions_and_cost(
     _bind_operands(ops, item.place, builder.context)
     conditions = builder.plain_conditions(item.clauses)
     for condition in conditions:
-        forbid_free_constants(condition.expr, builder.context)
+        forbid_facts_of_classes(condition.expr, builder.context)
     return tuple(conditions), _cost(item.clauses, builder, symbols)
 
 

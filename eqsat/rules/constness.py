@@ -62,9 +62,9 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
         )
 
 
-def forbid_free_constants(expr: ast.Expr, context: Context) -> None:
+def forbid_facts_of_classes(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: The expression asks for a fact that only an e-graph has."""
-    names = ("has_free_term", "has_free_factor")
+    names = ("has_free_term", "has_free_factor", "bound")
     asked = next((p for p in walk(expr) if isinstance(p, ast.Member) and p.name in names), None)
     if asked is not None:
         raise context.error(

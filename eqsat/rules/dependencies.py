@@ -25,6 +25,7 @@ class Uses:
         presence: Names of which it is asked whether they are there.
         terms: Tensors of which it is asked whether a constant may move out of them as a sum.
         factors: Tensors of which it is asked whether a constant may move out of them as a product.
+        bounds: Tensors of which it is asked how large their numbers may be.
     """
 
     types: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Uses:
     presence: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
 
 _MEMBERS = {
@@ -43,6 +45,7 @@ _MEMBERS = {
     "is_present": "presence",
     "has_free_term": "terms",
     "has_free_factor": "factors",
+    "bound": "bounds",
 }
 
 

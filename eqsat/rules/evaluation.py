@@ -148,6 +148,8 @@ def _member(expr: ast.Member, env: Env) -> Any:
         raise Unknown(f"`{expr.name}` of something absent")
     if expr.name in _FREE:
         return of.free_term if expr.name == "has_free_term" else of.free_factor
+    if expr.name == "bound":
+        return of.bound
     return _fact(of, expr.name)
 
 

@@ -21,6 +21,7 @@ FACTS: dict[str, Kind] = {
     "is_present": "truth",
     "has_free_term": "truth",
     "has_free_factor": "truth",
+    "bound": "number",
 }
 """Members of a tensor and the kinds of their values."""
 ATTRIBUTE_KINDS: dict[str, Kind] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ class TensorFacts:
         is_present: False for an optional operand that is not there; nothing else is known of it then.
         free_term: Whether it is a sum that a constant may move out of.
         free_factor: Whether it is a product that a constant may move out of.
+        bound: A number that no element reaches in magnitude; infinite where none is known.
     """
 
     type: TensorType | None
@@ -34,6 +36,7 @@ class TensorFacts:
     is_present: bool = True
     free_term: bool = False
     free_factor: bool = False
+    bound: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)

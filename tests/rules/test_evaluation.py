@@ -179,6 +179,8 @@ def test_as_python(text: str) -> None:
         ("range(6, 0, -2)", (6, 4, 2)),
         ("1e3", 1000.0),
         ("-inf < 0", True),
+        ("inf <= 1e300", False),
+        ("0.0 == 1e-300", False),
         ("[1] == [true]", False),
         ("1.0 == 1", True),
         ("[1, 2][-1]", 2),

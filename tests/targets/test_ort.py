@@ -128,7 +128,7 @@ def attention(
     q = split(x(batch, queries, heads * width, name="q"), queries, width)
     k = split(x(batch, keys, heads * width, name="k"), keys, width)
     v = split(x(batch, keys, heads * last, name="v"), keys, last)
-    y = op.Attention(q, k, v, *([x(*mask, name="mask")] if mask else []), **more)
+    y = op.Attention(q, k, v, *([w(*mask)] if mask else []), **more)
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), np.array([batch, queries, heads * last]))
 
 
@@ -143,6 +143,28 @@ ATTENTION: dict[str, Callable[[], Tensor]] = {
     "mask for all": lambda: attention(2, 4, 9, 2, 8, mask=(1, 1, 4, 9)),
     "mask of two dimensions": lambda: attention(2, 4, 9, 2, 8, mask=(4, 9)),
     "long": lambda: attention(1, 300, 300, 2, 8),
+}
+
+
+def masked_products(batch: int, queries: int, keys: int, mask: tuple[int, ...], scale: float | None = None) -> Tensor:
+    """Products of two heads of eight, with a mask that may hold anything."""
+
+    def heads(name: str, length: int, perm: list[int]) -> Tensor:
+        rows = op.Reshape(x(batch, length, 16, name=name), np.array([batch, length, 2, 8]))
+        return op.Transpose(rows, perm=perm)
+
+    scores = op.MatMul(heads("q", queries, [0, 2, 1, 3]), heads("k", keys, [0, 2, 3, 1]))
+    scores = scores if scale is None else scores * np.float32(scale)
+    y = op.MatMul(op.Softmax(scores + x(*mask, name="mask"), axis=3), heads("v", keys, [0, 2, 1, 3]))
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), np.array([batch, queries, 16]))
+
+
+MASKED: dict[str, Callable[[], Tensor]] = {
+    "scaled": lambda: masked_products(2, 4, 9, (2, 2, 4, 9), 0.3),
+    "not scaled": lambda: masked_products(1, 6, 6, (1, 2, 6, 6)),
+    "mask for all heads": lambda: masked_products(2, 4, 9, (2, 1, 4, 9), 0.5),
+    "mask for all": lambda: masked_products(2, 4, 9, (1, 1, 4, 9)),
+    "long": lambda: masked_products(1, 300, 300, (1, 1, 300, 300), 0.2),
 }
 
 CASES: dict[str, dict[str, Callable[[], Tensor | list[Tensor]]]] = {
@@ -173,6 +195,7 @@ CASES: dict[str, dict[str, Callable[[], Tensor | list[Tensor]]]] = {
         "negative": lambda: (y := x(4, 9)) * op.Sigmoid(y * np.float32(-2)),
     },
     "multi_head_attention": ATTENTION,
+    "multi_head_attention_of_products": MASKED,
 }
 
 
@@ -194,7 +217,11 @@ def test_written_operator(name: str, case: str, tmp_path: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["convolution_relu", "skip_layer_normalization", "matrix_product", "multi_head_attention"]
+    "name",
+    [
+        *("convolution_relu", "skip_layer_normalization", "matrix_product"),
+        *("multi_head_attention", "multi_head_attention_of_products"),
+    ],
 )
 def test_the_host_as_it_is(name: str, tmp_path: object) -> None:
     for made in CASES[name].values():

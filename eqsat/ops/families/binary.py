@@ -142,29 +142,33 @@ declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATI
     quantization=COMPUTES, scale=scales.of_sum)
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
     over_reals=reals.mean)
-declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where)
+declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where,
+    bounds=bounds.selected)
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES,
     checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
 declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
-declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS | SIZES)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS | SIZES,
+    bounds=bounds.truths)
 declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE)
 declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE)
 declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE)
 declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO,
     checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
     scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
-declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES)
+declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+    bounds=bounds.truths)
 declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS | SIZES,
-    over_reals=reals.greater)
+    bounds=bounds.truths, over_reals=reals.greater)
 declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES,
-    over_reals=reals.greater_or_equal)
-declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS | SIZES)
-declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES)
+    bounds=bounds.truths, over_reals=reals.greater_or_equal)
+declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS | SIZES, bounds=bounds.truths)
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES,
+    bounds=bounds.truths)
 declare("Mul", numpy=_since_broadcasting(np.multiply), traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO,
     quantization=COMPUTES, scale=scales.of_product, bounds=bounds.multiplied)
-declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE | SIZES)
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE | SIZES, bounds=bounds.truths)
 declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO | SIZES,
     sampling=sample.power, quantization=Role(data=(0,), by_number=lambda n: n >= 1 and n.is_integer()))
 declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES, quantization=COMPUTES,

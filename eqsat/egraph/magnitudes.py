@@ -1,0 +1,156 @@
+"""Bounds on how large the numbers of a value are, for rules that would be wrong at the largest ones.
+
+A mask hides keys of an attention by adding a number to their scores: ``-inf``, the lowest number of the type, or one
+that is large enough. Whether a value may hold such a number follows from where it comes from. Constants are looked at,
+integers have the bounds of their type, movement and selection keep what is there, sums and products of numbers widen
+it; a sum does not, if one of its terms does not count beside the other. Sums of products and functions with a bounded
+result give ordinary numbers: that they stay far inside of the range of their type is what rules over the reals assume
+of all values. An input of floats may hold anything.
+
+The fact is a function of egglog, the exponent of a power of two that no element reaches in magnitude. The smallest
+answer counts, so that a class that contains an expression of itself (``x + 0``) keeps its bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.intern import Numbers, Tables
+from eqsat.egraph.language import Constructor
+from eqsat.ops.wide import FLOATS, largest
+from eqsat.schema.types import OpKey, TensorType
+
+UNBOUNDED = 1 << 30
+"""The exponent of a value that may be infinite, or of which nothing is known."""
+_MOST_READ = 1 << 18
+"""Elements of a constant up to which they are looked at."""
+_ORDINARY = 0.75
+"""Share of the exponents of a type that sums of products use: 2^96 of 2^128."""
+
+
+def _operators(*names: str) -> frozenset[OpKey]:
+    return frozenset(OpKey("", name) for name in names)
+
+
+_PASSED_ON = {
+    **dict.fromkeys(_operators("Where"), (1, 2)),
+    **dict.fromkeys(_operators("Pad"), (0, 2)),
+    **dict.fromkeys(_operators("Abs", "Neg", "ReduceMax", "ReduceMin", "Relu", "Trilu"), (0,)),
+}
+"""Operators of which each element is one of these operands', or zero, but for its sign."""
+_MOVEMENT = _operators(
+    "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
+    "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
+_OF_ALL = _operators("Concat", "Max", "Min")
+_SUMS = _operators("Add", "Sub")
+_PRODUCT = OpKey("", "Mul")
+_SCALED = OpKey("", "DequantizeLinear")
+_CAST = OpKey("", "Cast")
+_CLIP = OpKey("", "Clip")
+_ORDINARY_RESULTS = _operators(
+    "Conv", "ConvTranspose", "Cos", "Einsum", "Erf", "Gemm", "GroupNormalization", "HardSigmoid",
+    "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "RMSNormalization", "Sigmoid", "Sin",
+    "Softmax", "Softsign", "Tanh",
+)  # fmt: skip
+
+
+def declarations() -> Iterator[str]:
+    """Of the fact, and what holds without regard to operators."""
+    yield "(function magnitude (T) i64 :merge (min old new))"
+    yield "(function nums_magnitude (i64) i64 :merge old)"
+    yield "(function type_magnitude (i64) i64 :merge old)"
+    yield "(function ordinary (i64) i64 :merge old)"
+    yield "(function digits (i64) i64 :merge old)"
+    for fact in ("live", "isc"):
+        yield f'(rule (({fact} e)) ((set (magnitude e) {UNBOUNDED})) :ruleset analysis :name "magnitude of {fact}")'
+    yield (
+        "(rule ((isc e) (= n (nums e)) (= m (nums_magnitude n))) ((set (magnitude e) m)) "
+        ':ruleset analysis :name "magnitude of constant")'
+    )
+    yield (
+        "(rule ((= t (type e)) (= m (type_magnitude t))) ((set (magnitude e) m)) "
+        ':ruleset analysis :name "magnitude of integers")'
+    )
+
+
+def propagation(c: Constructor) -> Iterator[str]:
+    """Rules that derive the fact of a constructor's e-nodes from its operands'."""
+    if c.composite or c.outputs:
+        return
+    node = f"(= e {c.call('a', c.operands)})"
+    if c.op in _ORDINARY_RESULTS:
+        yield f"(rule ({node} (= t (type e)) (= m (ordinary t))) ((set (magnitude e) m)) :ruleset analysis)"
+        return
+    read = _operands(c)
+    if not read:
+        return
+    known = " ".join(f"(= m{i} (magnitude x{i})) (< m{i} {UNBOUNDED})" for i in read)
+    yield f"(rule ({node} {known}) ((set (magnitude e) {_result(c.op, read)})) :ruleset analysis)"
+    if c.op in _SUMS:
+        for larger, smaller in ((0, 1), (1, 0)):
+            beside = f"(= t (type e)) (= d (digits t)) (<= (+ m{smaller} d) m{larger})"
+            yield f"(rule ({node} {known} {beside}) ((set (magnitude e) m{larger})) :ruleset analysis)"
+
+
+def _result(op: OpKey, read: Sequence[int]) -> str:
+    result = f"m{read[0]}"
+    for i in read[1:]:
+        result = f"(+ {result} m{i})" if op in (_PRODUCT, _SCALED) else f"(max {result} m{i})"
+    # A cast to a narrower type rounds up; a zero point is as large as the number that it is subtracted from.
+    return f"(+ {result} 1)" if op in _SUMS or op in (_CAST, _SCALED) else result
+
+
+def _operands(c: Constructor) -> tuple[int, ...]:
+    """The operands that bound the result; none where nothing follows."""
+    if c.op in _PASSED_ON:
+        return tuple(i for i in _PASSED_ON[c.op] if i < c.inputs)
+    if c.op in _OF_ALL:
+        return tuple(range(c.inputs))
+    if c.op in _SUMS or c.op in (_PRODUCT, _SCALED):
+        return (0, 1)
+    if c.op == _CLIP:
+        return (1, 2) if c.inputs == 3 else ()
+    if c.op in _MOVEMENT or c.op == _CAST:
+        return (0,)
+    return ()
+
+
+def of_numbers(tables: Tables, numbers: Numbers) -> int | None:
+    """The exponent of a constant expression; None where nothing is known."""
+    if numbers.bounds is not None:
+        return exponent(numbers.bounds.most)
+    constant = tables.constants[numbers.constant]
+    if constant.type is None or constant.type.dtype not in FLOATS or (constant.type.elements or 0) > _MOST_READ:
+        return None
+    array = constant.numpy()
+    assert array is not None
+    most = float(np.abs(array).max()) if array.size else 0.0
+    return exponent(most)
+
+
+def of_type(kind: TensorType) -> Iterator[tuple[str, int]]:
+    """What a type says: the function of egglog, and the exponent."""
+    if kind.dtype in FLOATS:
+        yield "ordinary", int(exponent(largest(kind.dtype)) * _ORDINARY)
+        # Less than a quarter of the last place is rounded away, also below a power of two.
+        yield "digits", ml_dtypes.finfo(kind.dtype.numpy()).nmant + 3
+    elif kind.dtype == ir.DataType.BOOL:
+        yield "type_magnitude", 1
+    elif kind.dtype.is_integer():
+        yield "type_magnitude", kind.dtype.bitwidth
+
+
+def exponent(most: float) -> int:
+    """The least exponent, 0 or more, of a power of two above a number."""
+    return max(math.frexp(most)[1], 0) if most < math.inf else UNBOUNDED
+
+
+def bound(exponent: int) -> float:
+    """The power of two."""
+    return math.ldexp(1.0, exponent) if exponent <= 1023 else math.inf
