@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import GRACE, GUARD, within_bounds
-from eqsat.codegen.means import Means, Runs
 from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
 from eqsat.execute.compare import Comparison
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from eqsat.backends.coverage import Coverage
     from eqsat.backends.registry import Given
+    from eqsat.codegen.means import Means
     from eqsat.quantization.data import DataSource
     from eqsat.quantization.limits import Budget
     from eqsat.quantization.methods import AnyMethod
@@ -328,13 +328,12 @@ def run(
         source: As for :func:`optimize`.
         inputs: Arrays by input name.
         dims: Sizes for symbolic dimensions, or expressions of others.
-        declarations: As for :func:`optimize`.
+        declarations, memory_limit: As for :func:`optimize`.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions with ``"c"``: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
         coverage: Receives by target how many kernels its backend has executed, and why not the others.
         time_limit: Seconds; none by default.
-        memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that may be executed, with each round of a loop counted; 5 million by default.
 
     Returns:
@@ -345,6 +344,8 @@ def run(
         LimitError: It takes more memory, time or steps than it may.
         CodegenError, BackendError: The model cannot become C, there is no compiler, or a backend is not found or fails.
     """
+    from eqsat.codegen.means import Runs
+
     with declaring(*declarations):
         return Runs(load_model(source, dims=dims)).run(inputs, backend, vendors, backends, coverage)
 
@@ -371,12 +372,11 @@ def compare(
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
-        declarations: As for :func:`optimize`.
+        declarations, memory_limit: As for :func:`optimize`.
         dims: Sizes for symbolic dimensions, or expressions of others.
         values: Values for inputs, by name; these become constants.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
-        memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
 
     Raises:

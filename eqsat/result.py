@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.codegen.means import Means, Runs
 from eqsat.errors import ModelError
 from eqsat.explain.origin import Origin, Origins, find
 from eqsat.extract.problem import Choice
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from eqsat.backends.registry import Given
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
+    from eqsat.codegen.means import Means, Runs
     from eqsat.codegen.profile import Profile
     from eqsat.model.read.given_sizes import Size
 
@@ -125,6 +125,8 @@ class Result:
 
     @cached_property
     def _runs(self) -> Runs:
+        from eqsat.codegen.means import Runs
+
         return Runs(self.model, self.sizes)
 
     def _dims(self, given: Mapping[str, Size] | None) -> dict[str, Size]:
