@@ -22,12 +22,13 @@ from eqsat.egraph.bindings import bindings
 from eqsat.egraph.encode import CHUNK, EncodedNode, Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
-from eqsat.egraph.shape_operands import literal_operands
+from eqsat.egraph.shape_operands import RESHAPE, literal_operands
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.inference.shape_values import propagate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import default_attrs
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 NAME = "known_sizes"
@@ -145,7 +146,9 @@ def _actions(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
         operands = [
             call("Const", integer(literals[i])) if i in literals else _operand(o) for i, o in enumerate(node.operands)
         ]
-        args = [integer(node.number), *operands]
+        # A literal 0 copies a dimension, which the node's own attributes may forbid.
+        number = known.tables.attrs.id(default_attrs(RESHAPE)) if node.constructor.op == RESHAPE else node.number
+        args = [integer(number), *operands]
         yield bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(rule))
         yield bindings.Union(SPAN, call("ref", integer(node.results[0])), call(node.constructor.name, *args))
 
