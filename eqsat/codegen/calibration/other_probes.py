@@ -105,6 +105,7 @@ def loops() -> ir.Model:
             op.MaxPool(wide, kernel_shape=[3, 3], strides=[2, 2]), op.MaxPool(wide, kernel_shape=[5, 5], pads=[2] * 4),
         ]  # fmt: skip
         outputs += [op.ReduceSum(y, keepdims=0) for y in ends]
+        outputs.append(op.DynamicQuantizeLinear(x)[1])
     return graph(outputs)
 
 
