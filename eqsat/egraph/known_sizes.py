@@ -83,9 +83,7 @@ class KnownSizes:
                 node.constructor.op, known[0], arrays, None if result is None else tables.types[result]
             )
             if found:
-                self.literals[index] = {
-                    i: tables.constants.of_array(np.asarray(x, np.int64), ir.DataType.INT64) for i, x in found.items()
-                }
+                self.literals[index] = {i: self._literal(x, known[i]) for i, x in found.items()}
 
     def _complete(
         self,
@@ -117,6 +115,13 @@ class KnownSizes:
                 self.sizes[k] = array
             else:
                 values[k] = tables.constants.of_array(array, kind.dtype)
+
+    def _literal(self, numbers: Sequence[int], kind: TensorType | None) -> int:
+        """A constant in the place of an operand, of whose element type the other operands may have to be."""
+        dtype = ir.DataType.INT64 if kind is None else kind.dtype
+        return self.tables.constants.of_array(
+            np.minimum(numbers, np.iinfo(dtype.numpy()).max, dtype=np.int64).astype(dtype.numpy()), dtype
+        )
 
     def _array(self, operand: int | None, values: Sequence[int | None]) -> np.ndarray | None:
         """What is known of an operand's contents."""

@@ -50,6 +50,16 @@ MODELS = {
         a = Slice(f, at, e, at) y = Neg(a) z = Slice(x, d, e, at) }""",
         ["Neg", "Relu", "Slice"],
     ),
+    # TensorFlow's sizes are int32; all operands of a slice are of one type.
+    "slice by a size of 32 bits": (
+        """(float[N, M] x) => (float[K, M] y, float[N, L] z)
+        <int32[1] at = {0}, int32[1] one = {1}, int32[1] step = {-1}, int32[1] two = {2},
+        int32[1] least = {-2147483648}> {
+        s = Shape(x) t = Cast<to=6>(s) n = Slice(t, at, one, at) d = Sub(n, one) e = Slice(x, d, n, at, one)
+        b = Sub(t, one) w = Slice(b, one, two, at) y = Neg(e)
+        z = Slice(x, w, least, one, step) }""",
+        ["Neg", "Slice"],
+    ),
     # TorchScript's `expand` with -1 for the sizes that stay.
     "expand": (
         """(float[N, 1, M] x, float[N, M] w) => (float[N, 3, M] y)

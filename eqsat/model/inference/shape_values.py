@@ -113,12 +113,22 @@ def _operand(value: Value, kind: TensorType) -> Value:
 def _settled(value: np.ndarray, dtype: ir.DataType) -> Value:
     """A value in the form described above; None where nothing is known."""
     if value.dtype == object:
+        if dtype.is_integer():
+            value = _array([None if _wraps(x, dtype) else x for x in elements(value)], value.shape)
         flat = elements(value)
         if value.size and all(x is None for x in flat):
             return None
         if any(x is None or is_free(x) for x in flat):
             return value
     return value.astype(dtype.numpy())
+
+
+def _wraps(element: Element, dtype: ir.DataType) -> bool:
+    """Whether an integer type cannot hold an element, or not even the small values of a free size."""
+    held = np.iinfo(dtype.numpy())
+    if isinstance(element, Size):
+        return 2 * sum(map(abs, element.terms.values())) > held.max
+    return isinstance(element, int) and not held.min <= element <= held.max
 
 
 def _array(flat: Sequence[Element], shape: Sequence[int]) -> np.ndarray:

@@ -232,7 +232,7 @@ def _chosen(choose: Callable[[int, int], int], a: Element, b: Element) -> Elemen
     return found if isinstance(a, int | Size) and isinstance(b, int | Size) else None
 
 
-def _clip(x: Element, low: Element, high: Element) -> Element:
+def _clip(x: Element, low: Element = None, high: Element = None) -> Element:
     found = x if low is None else _chosen(largest, x, low)
     return found if high is None else _chosen(smallest, found, high)
 
@@ -270,7 +270,10 @@ def _absolute(a: Element) -> Element:
 
 
 def _sign(a: Element) -> Element:
-    sign = 1 if _compared("Greater", a, 0) else 0 if _compared("Equal", a, 0) else -1
+    is_zero = _compared("Equal", a, 0)
+    if is_zero is None:
+        return None
+    sign = 0 if is_zero else 1 if _compared("Greater", a, 0) else -1
     return float(sign) if isinstance(a, Real) else sign
 
 

@@ -226,6 +226,37 @@ def test_products_that_floats_round_are_not_followed():
             assert (value is not None) == is_known
 
 
+def test_numbers_that_wrap_around_are_not_followed():
+    program = Program(0)
+    with within(FREE):
+        shape = program.add("Shape", "x")
+        for to, dtype in ((TensorProto.INT32, np.int32), (TensorProto.INT64, np.int64)):
+            sizes, most = program.add("Cast", shape, to=to), program.constant(np.iinfo(dtype).max, dtype)
+            for op in ("Add", "Mul"):
+                value = program.values[program.add(op, sizes, most)]
+                assert value is None or value.tolist()[::2] == [None, None]
+            value = program.values[program.add("Min", sizes, most)]
+            assert value is not None and str(value.tolist()[1:]) == "[4, m, 6]"
+
+
+def test_the_sign_of_what_may_be_zero_is_not_known():
+    program = Program(0)
+    with within(FREE):
+        shape = program.add("Shape", "x")
+        differences = program.add("Sub", program.constant(1), shape)
+        value = program.values[program.add("Sign", differences)]
+        # n may be 1.
+        assert value is not None and value.tolist() == [None, -1, -1, -1]
+
+
+def test_one_limit_of_a_clip_is_enough():
+    program = Program(0)
+    with within(FREE):
+        shape = program.add("Shape", "x")
+        value = program.values[program.add("Clip", shape, program.constant(3))]
+        assert value is not None and str(value.tolist()) == "[Max((n), 3), 4, m, 6]"
+
+
 def test_the_expansion_of_torchscript_keeps_sizes():
     model = load(
         """<ir_version: 8, opset_import: ["": 17]>
