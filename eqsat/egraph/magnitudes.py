@@ -53,6 +53,8 @@ _PRODUCT = OpKey("", "Mul")
 _SCALED = OpKey("", "DequantizeLinear")
 _CAST = OpKey("", "Cast")
 _CLIP = OpKey("", "Clip")
+_ARITHMETIC = frozenset({*_SUMS, _PRODUCT, _SCALED, _CAST})
+"""Operators whose result may be larger than their operands."""
 _ORDINARY_RESULTS = _operators(
     "Conv", "ConvTranspose", "Cos", "Einsum", "Erf", "Gemm", "GroupNormalization", "HardSigmoid",
     "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "RMSNormalization", "Sigmoid", "Sin",
@@ -91,10 +93,13 @@ def propagation(c: Constructor) -> Iterator[str]:
     if not read:
         return
     known = " ".join(f"(= m{i} (magnitude x{i})) (< m{i} {UNBOUNDED})" for i in read)
+    if c.op in _ARITHMETIC:
+        # Integers may wrap around: -1 is the largest number of an unsigned type.
+        known += " (= t (type e)) (= d (digits t))"
     yield f"(rule ({node} {known}) ((set (magnitude e) {_result(c.op, read)})) :ruleset analysis)"
     if c.op in _SUMS:
         for larger, smaller in ((0, 1), (1, 0)):
-            beside = f"(= t (type e)) (= d (digits t)) (<= (+ m{smaller} d) m{larger})"
+            beside = f"(<= (+ m{smaller} d) m{larger})"
             yield f"(rule ({node} {known} {beside}) ((set (magnitude e) m{larger})) :ruleset analysis)"
 
 

@@ -27,6 +27,11 @@ CASES = {
     "what does not count": (f"{ZERO} {LOWEST} c = Where(b, zero, low) s = Sigmoid(x) v = Add(s, c)", 128),
     "a multiple": (f"{LOWEST} c = Cast<to = 1>(b) v = Mul(c, low)", 130),
     "integers": ("v = Cast<to = 1>(i)", 65),
+    "integers that wrap around": ("k = Cast<to = 3>(x) w = Cast<to = 12>(k) v = Cast<to = 1>(w)", 33),
+    "a difference that wraps around": (
+        "t = Cast<to = 9>(x) k = Cast<to = 12>(t) m = Cast<to = 12>(b) w = Sub(k, m) v = Cast<to = 1>(w)",
+        33,
+    ),
     "moved": (f"{ZERO} {LOWEST} c = Where(b, zero, low) v = Transpose(c)", 128),
     "the larger": (f"{LOWEST} v = Max(x, low)", UNBOUNDED),
     "limited": (f"{LOWEST} {ZERO} v = Clip(x, low, zero)", 128),
