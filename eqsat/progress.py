@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import wraps
+from threading import Lock, Timer
 from typing import Any, ParamSpec, TypeVar
 
 from eqsat import units
@@ -23,6 +24,9 @@ Shown = Progress | bool | None
 """What receives events: a function; False for nothing, True for lines on stderr; None for a line where people look."""
 
 _DECIDED: ContextVar[bool] = ContextVar("progress is decided", default=False)
+
+_MOMENT = 0.5
+"""Seconds after which a run has a line below its cell."""
 
 _DOING = {
     "load": "loading the model",
@@ -122,26 +126,49 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _in_cell() -> Iterator[Progress]:
-    """A line below a cell, which is empty in the end."""
-    from IPython.display import display
-
-    def content(line: str) -> dict[str, str]:
-        return {"text/plain": line}
-
-    handle: Any = display(content("starting"), raw=True, display_id=True)
-    last = ""
-
-    def receive(event: Event) -> None:
-        nonlocal last
-        line = shown(describe(event))
-        if line != last:
-            last = line
-            handle.update(content(line), raw=True)
-
+    """A line below a cell, which is empty in the end. A short run has none, since a cell keeps its empty outputs."""
+    cell = _Cell()
+    # A kernel finds the cell that is executed by the context, which a thread does not inherit.
+    timer = Timer(_MOMENT, copy_context().run, (cell.open,))
+    timer.daemon = True
+    timer.start()
     try:
-        yield receive
+        yield lambda event: cell.show(shown(describe(event)))
     finally:
-        handle.update(content(""), raw=True)
+        timer.cancel()
+        cell.close()
+
+
+class _Cell:
+    """The output of a cell that one line is written to, from when it is opened until it is closed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._line = "starting"
+        self._closed = False
+        self._handle: Any = None
+
+    def open(self) -> None:
+        from IPython.display import display
+
+        with self._lock:
+            if not self._closed:
+                self._handle = display({"text/plain": self._line}, raw=True, display_id=True)
+
+    def show(self, line: str) -> None:
+        with self._lock:
+            if line != self._line:
+                self._line = line
+                self._update()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed, self._line = True, ""
+            self._update()
+
+    def _update(self) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/plain": self._line}, raw=True)
 
 
 def _lines() -> Progress:
