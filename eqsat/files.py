@@ -32,6 +32,17 @@ _LINKS = 40
 """Symbolic links in a row that are followed; as many as Linux follows."""
 
 
+def require_folder(folder: Path, error: type[EqsatError] = EqsatError) -> None:
+    """Says before the work that a file cannot be written because its folder is missing.
+
+    Raises:
+        EqsatError: It is missing; ``error`` is its class.
+    """
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such directory"
+        raise error("a directory to write to is required", place=str(folder), actual=what)
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
@@ -43,7 +54,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with staged(path) as part, part.open("wb") as file:
             yield file
     except OSError as error:
-        raise EqsatError("the file can be written", place=os.fspath(path), actual=reason(error)) from error
+        raise EqsatError("a file that can be written is required", place=os.fspath(path), actual=reason(error)) from error
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
-from eqsat.schema.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean, name_hint
 from eqsat.search import Search
 from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Progress
@@ -305,7 +305,7 @@ def _require_node(search: Search, node: str) -> None:
             "the name of a node of the model, or of a result, is required",
             place=search.model.graph.name or "",
             actual=f"`{node}`",
-            hint=did_you_mean(node, names),
+            hint=name_hint(node, names),
         )
 
 

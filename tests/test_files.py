@@ -85,7 +85,7 @@ class TestFile:
         (tmp_path / "loop").symlink_to("loop")
         os.mknod(tmp_path / "socket", 0o600 | stat.S_IFSOCK)
         before = tree(tmp_path)
-        with pytest.raises(EqsatError, match="the file can be written"):
+        with pytest.raises(EqsatError, match="a file that can be written is required"):
             write(tmp_path / what)
         assert tree(tmp_path) == before
 

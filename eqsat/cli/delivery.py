@@ -8,6 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import click
+
 from eqsat.cli.console import echo
 from eqsat.cli.options import external_data_option, flat_option, opset_option, output_option, stacked
 from eqsat.cli.search_options import host_option, targets_option
@@ -40,13 +42,15 @@ class Delivery:
 
         Raises:
             ModelError: The model could not be written there.
-            click.BadParameter: Standard output cannot hold both the model and JSON.
+            click.BadParameter: Standard output cannot hold both the model and JSON, or weights lack their model.
             EqsatError: There is no such kind of report.
         """
         from eqsat.report.write import check_suffix
 
         if self.report is not None:
             check_suffix(self.report)
+        if self.output is None and self.external_data is not None:
+            raise click.BadParameter("a file for the model is required, with --output", param_hint="'--external-data'")
         return check_output(self.output, self.as_json) or self.quiet
 
     def summary(self, result: Result, seed: int = 0) -> Summary:

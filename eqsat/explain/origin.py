@@ -6,13 +6,13 @@ part of the graph, and it stays when functions are inlined.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.errors import ModelError
+from eqsat.schema.opset import name_hint
 from eqsat.schema.packed import packed, unpacked
 
 ORIGINS = "eqsat.origins"
@@ -163,12 +163,11 @@ def find(origins: Origins, name: str, place: str = "") -> tuple[Origin, ...]:
         if made:
             return made
     sources = (source for origin in origins.values() for source in origin.sources)
-    near = difflib.get_close_matches(name, dict.fromkeys([*origins, *sources, *origins.nodes]), 3)
     raise ModelError(
         "the name of a node of the result, or of a node of the input that is part of one, is required",
         place=place,
         actual=repr(name),
-        hint=f"similar names: {', '.join(near)}" if near else "nodes are known by their name and by their first result",
+        hint=name_hint(name, [*origins.nodes, *origins, *sources]),
     )
 
 

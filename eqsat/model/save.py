@@ -11,7 +11,7 @@ from onnx.serialization import registry
 
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
-from eqsat.files import is_stream, reason, staged
+from eqsat.files import is_stream, reason, require_folder, staged
 from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions
@@ -119,10 +119,8 @@ def check_place(target: Path) -> None:
     Raises:
         ModelError: No format has that suffix, or the folder does not exist or cannot be written to.
     """
-    place, folder = str(target), target.parent
-    if not folder.is_dir():
-        what = "a file" if folder.exists() else "no such directory"
-        raise ModelError("a directory to write to is required", place=str(folder), actual=what)
+    place = str(target)
+    require_folder(target.parent, ModelError)
     if target.is_dir():
         raise ModelError("a file to write to is required", place=place, actual="a directory")
     if is_stream(target):

@@ -14,7 +14,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.selection import select_rules
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.opset import did_you_mean
+from eqsat.schema.opset import name_hint
 from eqsat.search import Search
 from eqsat.stages.options import SearchOptions
 
@@ -52,7 +52,7 @@ def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> t
                 "the name of a node, or of one of its outputs, is required",
                 place="option skip",
                 actual=repr(name),
-                hint=did_you_mean(name, by_name),
+                hint=name_hint(name, by_name),
             )
         todo = [by_name[name]]
         seen = set(todo)

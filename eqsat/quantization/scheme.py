@@ -303,7 +303,7 @@ def _check_names(model: ir.Model, options: Options) -> None:
                 "the name of a node, or of one of its outputs, is required",
                 place="option skip",
                 actual=repr(name),
-                hint=opset.did_you_mean(name, known),
+                hint=opset.name_hint(name, known),
             )
     for name in options.operators or ():
         if name not in opset.operator_names():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eqsat.errors import EqsatError
-from eqsat.files import replacing
+from eqsat.files import replacing, require_folder
 from eqsat.report.summary import Summary
 
 SUFFIXES = (".html", ".htm", ".json", ".svg", ".txt")
@@ -19,10 +19,11 @@ def check_suffix(path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise EqsatError(
-            "the name of a report ends in .html, .json, .svg or .txt",
+            "the name of a report that ends in .html, .json, .svg or .txt is required",
             place=str(path),
             actual=repr(path.suffix) if path.suffix else "no suffix",
         )
+    require_folder(path.parent)
 
 
 def write(summary: Summary, path: Path) -> None:

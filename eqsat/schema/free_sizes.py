@@ -75,8 +75,13 @@ class FreeSize:
         """The sizes at which costs are taken."""
         return self.costed or (self.typical,)
 
+    @property
+    def span(self) -> str:
+        """The ends of the range, ``1..512`` or ``1..``."""
+        return f"{self.least}..{'' if self.most is None else self.most}"
+
     def __str__(self) -> str:
-        return f"{self.least}..{'' if self.most is None else self.most}@{','.join(map(str, self.costed_at))}"
+        return f"{self.span}@{','.join(map(str, self.costed_at))}"
 
 
 FreeSizes = Mapping[str, FreeSize]

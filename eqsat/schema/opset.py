@@ -151,6 +151,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(f'`{by_lower[c]}`' for c in close)}?" if close else ""
 
 
+def name_hint(name: str, known: Iterable[str]) -> str:
+    """A hint: what is similar, or else a few of the names that there are."""
+    names = list(dict.fromkeys(known))
+    some = ", ".join(f"`{n[:LONGEST_NAME]}`" for n in names[:3])
+    rest = ", ..." if len(names) > 3 else ""
+    return did_you_mean(name, names) or (f"names are {some}{rest}" if names else "")
+
+
 # ---- reading schemas --------------------------------------------------------------------------
 
 

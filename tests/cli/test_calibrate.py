@@ -90,7 +90,7 @@ def _is(word: str, value: float) -> bool:
             ["-o", "npu.target"],
             "npu.target: a new file or the file of a host is required as output; got the file of npu",
         ),
-        (["-o", "nowhere/mine.target"], "nowhere/mine.target: the file can be written"),
+        (["-o", "nowhere/mine.target"], "nowhere/mine.target: a file that can be written is required"),
     ],
 )
 def test_errors(arguments: list[str], message: str, capsys: Capture) -> None:

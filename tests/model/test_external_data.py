@@ -145,6 +145,13 @@ def test_the_command(tmp_path: Path, arguments: list[str], written: str) -> None
     _same(tmp_path / "out.onnx", model)
 
 
+def test_weights_without_a_model_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(_model(), tmp_path / "m.onnx")
+    assert main(["optimize", str(tmp_path / "m.onnx"), "--external-data"]) == 2
+    out, err = capsys.readouterr()
+    assert "'--external-data': a file for the model is required, with --output" in err and not out
+
+
 def test_with_an_older_opset(tmp_path: Path) -> None:
     save(_model(), tmp_path / "m.onnx", external_data=True, opset=13)
     assert onnx.load(tmp_path / "m.onnx").opset_import[0].version <= 13

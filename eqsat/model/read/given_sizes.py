@@ -44,14 +44,14 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
             f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical), or a "
             "list of sizes",
             place=place,
-            actual=f"{size.least}..{size.most}" if isinstance(size, FreeSize) else repr(size),
+            actual=size.span if isinstance(size, FreeSize) else repr(size),
             hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128; '
             f'dims={{"{name}": [16, 128, 512]}}, --dim {name}=16,128,512',
         )
     for typical in found.costed or ((found.typical,) if found.typical else ()):
         if found.nearest(typical) != typical:
             raise ModelError(
-                f"a typical size within the range of `{name}` is required", place=place, actual=f"{typical} in {size!r}"
+                f"a typical size within the range of `{name}` is required", place=place, actual=f"{typical} in {found.span}"
             )
     return found
 
