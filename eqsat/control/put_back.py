@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
+from eqsat.model.names import Namer
 from eqsat.partition.calls import inner_nodes
-from eqsat.partition.names import Namer
 from eqsat.partition.remarks import parameters
 from eqsat.simplify.site import Site
 

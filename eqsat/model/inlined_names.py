@@ -7,12 +7,12 @@ these would clash.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from eqsat.model.names import Namer
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import NODES, REGION
@@ -52,25 +52,19 @@ def name_inlined(graph: ir.Graph) -> None:
     """
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
     places = [node.meta.pop(_PLACE, None) for node in nodes]
-    said = [_at(p, _names(node.metadata_props.pop(NODES, None))) for p, node in zip(places, nodes, strict=True)]
-    taken = {node.name for place, node in zip(places, nodes, strict=True) if place is None}
+    texts = [node.metadata_props.pop(NODES, None) for node in nodes]
+    lists = {text: _names(text) for text in dict.fromkeys(texts)}  # All nodes of a call have the same.
+    said = [_at(place, lists[text]) for place, text in zip(places, texts, strict=True)]
+    namer = Namer(node.name or "" for place, node in zip(places, nodes, strict=True) if place is None)
     others: list[tuple[str | None, ir.Node]] = []
     for place, name, node in zip(places, said, nodes, strict=True):
-        if name and name not in taken:
-            taken.add(name)
-            node.name = name
+        if name and name not in namer.taken:
+            node.name = namer.keep(name)
         elif place is not None:
             others.append((place[1], node))
     for own, node in others:
         if own:
-            node.name = _free(own, taken)
-            taken.add(node.name)
-
-
-def _free(name: str, taken: Collection[str | None]) -> str:
-    if name not in taken:
-        return name
-    return next(found for k in itertools.count(1) if (found := f"{name}_{k}") not in taken)
+            node.name = namer.keep(own)
 
 
 def _at(place: tuple[int, str | None] | None, names: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from eqsat.model.names import Namer
 from eqsat.partition.emit import make_node
-from eqsat.partition.names import Namer
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs
 from eqsat.schema.body import Body

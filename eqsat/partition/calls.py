@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
+from eqsat.model.names import Namer
 from eqsat.partition.bodies import body_function
-from eqsat.partition.names import Namer
 from eqsat.schema.attributes import from_attrs, to_attrs, to_protos
 from eqsat.schema.body import Body
 from eqsat.schema.functions import find_function

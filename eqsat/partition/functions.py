@@ -18,6 +18,7 @@ import onnx_ir as ir
 from eqsat.egraph.intern import SMALL
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
+from eqsat.model.names import Namer
 from eqsat.model.outputs import required_outputs
 from eqsat.partition.call_sizes import DimensionNames, with_list
 from eqsat.partition.calls import add_called_functions, inner_nodes
@@ -32,7 +33,7 @@ from eqsat.partition.emit import (
 )
 from eqsat.partition.inherited import own_metadata
 from eqsat.partition.loadable import spell_for_function
-from eqsat.partition.names import Namer, output_name, value_names
+from eqsat.partition.names import output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.remarks import keep_remarks
 from eqsat.partition.subgraphs import captured_values, operands, reads

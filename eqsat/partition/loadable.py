@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from eqsat.model.names import Namer
 from eqsat.partition.emit import make_node
-from eqsat.partition.names import Namer
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
 

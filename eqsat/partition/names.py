@@ -7,36 +7,12 @@ computes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from eqsat.model.names import Namer
 from eqsat.model.shadowing import defined_names
 from eqsat.partition.plan import Plan
 from eqsat.schema.types import GraphAttr
-
-
-class Namer:
-    """Hands out names that are not taken yet."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken = set(taken)
-        self._next: dict[str, int] = {}
-
-    def keep(self, name: str) -> str:
-        """The name itself while it is free, otherwise with the lowest number appended that makes it free."""
-        if name in self.taken:
-            return self.number(name, start=1)
-        self.taken.add(name)
-        return name
-
-    def number(self, base: str, *, start: int = 0) -> str:
-        """The base with a number appended: ``Conv_0``, ``Conv_1``."""
-        k = self._next.get(base, start)
-        while f"{base}_{k}" in self.taken:
-            k += 1
-        self._next[base] = k + 1
-        self.taken.add(f"{base}_{k}")
-        return f"{base}_{k}"
 
 
 @dataclass(frozen=True)
