@@ -1,6 +1,6 @@
 """Models as exporters wrote them, with free sizes: whether they load, what they cost, and whether they are right.
 
-    python -m benchmarks.zoo FILE_OR_FOLDER ... [--target dnnl] [--c] [--time-limit 30] [--json FILE]
+    python -m benchmarks.zoo FILE_OR_FOLDER ... [--target dnnl] [--c] [--time-limit 30] [--tolerance 1e-3] [--json FILE]
 
 Files are `.onnx` or `.onnx.xz`. A graph whose weights were taken out gets new ones: a float tensor with the note
 `random MEAN DEVIATION LEAST MOST` is drawn from that normal distribution. A file `NAME.json` beside the model may give
@@ -13,6 +13,9 @@ has a process of its own. Columns:
 - ``sizes``: at how many of the sampled sizes ONNX Runtime runs the input.
 - ``error``: the greatest difference from it at all of those, relative to the greatest magnitude of each output, of the
   saved file in ONNX Runtime; ``numpy``: of eqsat's executor; ``C``: of generated C at the typical sizes (``--c``).
+
+A row is in order only if something was executed, nothing differs by more than the tolerance, and the result does not
+cost more than the input. What is not in order is said below the table, and by the exit code 1.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ from eqsat.model.read.given_sizes import split
 from eqsat.schema.chosen_sizes import samples
 
 Row = dict[str, Any]
+TOLERANCE = 1e-3
+"""How far a result may be from that of ONNX Runtime, relative to the greatest magnitude of the output."""
+_ROUNDING = 1e-9
 STAGES = ("load", "encode", "saturate", "extract", "verify")
 
 
@@ -111,7 +117,7 @@ def feeds(model: Any, sizes: Mapping[str, int], notes: Mapping[str, Any], seed: 
     return found
 
 
-def row_of(path: Path, target: str, time_limit: float, with_c: bool) -> Row:
+def row_of(path: Path, target: str, time_limit: float, with_c: bool, tolerance: float = TOLERANCE) -> Row:
     """What becomes of one model."""
     warnings.simplefilter("ignore")
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -136,16 +142,27 @@ def row_of(path: Path, target: str, time_limit: float, with_c: bool) -> Row:
         "host": summary.after.host_operators,
         "regions": summary.after.regions,
     }
-    row |= _errors(proto, loaded, result, notes, free_sizes(loaded, split(dims)[1]), with_c)
+    errors, problems = _errors(proto, loaded, result, notes, free_sizes(loaded, split(dims)[1]), with_c)
+    row |= errors
+    for what, column in (("the saved file", "error"), ("eqsat's executor", "numpy"), ("generated C", "C")):
+        if isinstance(error := errors.get(column, 0.0), str):
+            problems.append(f"{what}: {error}")
+        elif not error <= tolerance:
+            problems.append(f"{what} differs by {error:.1e}")
+    if summary.after.cost > summary.before.cost * (1 + _ROUNDING):
+        problems.append("the result costs more than the input")
+    row |= {"problem": "; ".join(problems)} if problems else {}
     row["MB"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) // 1024
     return row
 
 
 def _errors(
     proto: onnx.ModelProto, loaded: Any, result: eqsat.Result, notes: Mapping[str, Any], known: Any, with_c: bool
-) -> Row:
+) -> tuple[Row, list[str]]:
+    """Differences from the original in ONNX Runtime, and what could not be executed."""
     worst, numpy_worst, done = 0.0, 0.0, 0
     problems: list[str] = []
+    refused = ""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "out.onnx"
         result.save(saved)
@@ -154,7 +171,8 @@ def _errors(
             given = feeds(loaded, sizes, notes, seed)
             try:
                 wanted = original.run(None, given)
-            except Exception:  # the model does not have these sizes
+            except Exception as error:  # mostly sizes that the model does not have; those tried must not all be such
+                refused = " ".join(str(error).split())[:200]
                 continue
             done += 1
             try:
@@ -162,10 +180,12 @@ def _errors(
                 numpy_worst = max(numpy_worst, error_of(wanted, list(result.run(given).values())))
             except Exception as error:  # whatever ONNX Runtime raises is a finding
                 problems.append(f"at {sizes}: {' '.join(str(error).split())[:200]}")
+    if not done:
+        problems.append(f"ONNX Runtime runs the input at none of the sizes: {refused}")
     found: Row = {"sizes": done, "error": worst, "numpy": numpy_worst}
     if with_c:
         found |= _c_error(proto, notes, {name: size.typical for name, size in known.items()})
-    return found | ({"problem": "; ".join(problems)} if problems else {})
+    return found, problems
 
 
 def _c_error(proto: onnx.ModelProto, notes: Mapping[str, Any], sizes: Mapping[str, int]) -> Row:
@@ -175,8 +195,8 @@ def _c_error(proto: onnx.ModelProto, notes: Mapping[str, Any], sizes: Mapping[st
         given = feeds(loaded, {}, notes, 0)
         try:
             wanted = _session(proto.SerializeToString()).run(None, given)
-        except Exception:  # the model does not have these sizes
-            return {"C": "no such sizes"}
+        except Exception as error:  # whatever ONNX Runtime raises
+            return {"C": f"ONNX Runtime does not run the input: {' '.join(str(error).split())[:120]}"}
         return {"C": error_of(wanted, list(eqsat.run(loaded, given, backend="c").values()))}
     except EqsatError as error:
         return {"C": " ".join(str(error).split())[:120]}
@@ -203,7 +223,9 @@ def error_of(wanted: Sequence[Any], found: Sequence[Any]) -> float:
             x, y = a.astype(np.float64), np.asarray(b).astype(np.float64)
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x))) or 1.0
-            worst = max(worst, float(np.max(np.where(same, 0.0, np.abs(x - y)))) / scale)
+            with np.errstate(invalid="ignore"):
+                apart = np.nan_to_num(np.abs(x - y), nan=np.inf, posinf=np.inf)  # A nan is as far as can be.
+            worst = max(worst, float(np.max(np.where(same, 0.0, apart))) / scale)
     return worst
 
 
@@ -213,6 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("places", nargs="+")
     parser.add_argument("--target", default="dnnl")
     parser.add_argument("--time-limit", type=float, default=30.0)
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE)
     parser.add_argument("--c", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
@@ -222,7 +245,9 @@ def main(arguments: list[str] | None = None) -> int:
     for path in files(given.places):
         with ProcessPoolExecutor(1, context) as pool:
             try:
-                rows.append(pool.submit(row_of, path, given.target, given.time_limit, given.c).result())
+                rows.append(
+                    pool.submit(row_of, path, given.target, given.time_limit, given.c, given.tolerance).result()
+                )
             except BrokenProcessPool:
                 rows.append({"model": name_of(path), "problem": "its process has ended, perhaps in ONNX Runtime"})
         print(f"{rows[-1]['model']}: {rows[-1].get('problem', 'ok')}", file=sys.stderr, flush=True)

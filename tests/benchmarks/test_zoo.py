@@ -45,6 +45,19 @@ def test_a_row_has_sizes_and_errors(tmp_path: Path):
     assert row["gap"] < 1e-6
 
 
+def test_what_is_not_in_order_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = _file(tmp_path)
+    assert "problem" not in zoo.row_of(path, "", 30.0, with_c=True)
+    differs = zoo.row_of(path, "", 30.0, with_c=True, tolerance=-1.0)["problem"]
+    assert [differs.count(what) for what in ("saved file", "executor", "generated C")] == [1, 1, 1]
+    # Indices that no size allows: nothing is executed, so nothing is known to be right.
+    (tmp_path / "small.json").write_text(json.dumps({"feeds": {"i": {"lo": 1000, "hi": 1001}}}), encoding="utf-8")
+    row = zoo.row_of(path, "", 30.0, with_c=True)
+    assert row["sizes"] == 0
+    assert "at none of the sizes: " in row["problem"]
+    assert "generated C: ONNX Runtime does not run the input" in row["problem"]
+
+
 def test_the_table_names_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     assert zoo.main([str(tmp_path), "--target", "", "--json", str(tmp_path / "zoo.json")]) == 1
@@ -57,3 +70,7 @@ def test_differences_count_by_output():
     assert zoo.error_of([a, a], [a, b]) == 0.25
     assert zoo.error_of([a], [a[:1]]) == np.inf
     assert zoo.error_of([np.array([np.nan, np.inf])], [np.array([np.nan, np.inf])]) == 0
+    for wrong in (np.nan, np.inf):
+        assert zoo.error_of([np.array([1.0, 2.0])], [np.array([1.0, wrong])]) == np.inf
+        assert zoo.error_of([np.array([1.0, wrong])], [np.array([1.0, 2.0])]) == np.inf
+    assert zoo.error_of([np.array([np.inf])], [np.array([-np.inf])]) == np.inf
