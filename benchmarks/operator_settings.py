@@ -42,6 +42,10 @@ _SHOWN, _FEW = 8, 64
 """Elements of an integer constant that a table shows, and of a weight whose values are kept."""
 
 
+class NoModel(Exception):
+    """A kernel's task cannot be a model for ONNX Runtime; the text says why."""
+
+
 @dataclass
 class Setting:
     """An operator in one setting.
@@ -115,7 +119,7 @@ def of_models(paths: Iterable[Path], host: Target, least_share: float) -> tuple[
         for kernel, taken in zip(kernels, seconds, strict=True):
             try:
                 model = model_of(kernel.task)
-            except NotImplementedError as reason:
+            except NoModel as reason:
                 if taken >= least_share * total:
                     problems.append(f"{name}: {kernel.what} ({kernel.family}): {reason}")
                 continue
@@ -172,7 +176,7 @@ class _Graph:
 
     def node(self, key: OpKey, inputs: Sequence[str], attributes: Mapping[str, Any], outputs: Sequence[str]) -> None:
         if key.domain not in ("", _MICROSOFT):
-            raise NotImplementedError(f"ONNX Runtime has no {key}")
+            raise NoModel(f"ONNX Runtime has no {key}")
         names = set(attributes)
         if not key.domain:
             names &= set(onnx.defs.get_schema(key.name, PINNED_OPSET, "").attributes)
@@ -190,11 +194,11 @@ def model_of(task: Task) -> onnx.ModelProto:
     """A kernel's task as a model.
 
     Raises:
-        NotImplementedError: ONNX Runtime does not have the operator, or data decides its sizes.
+        NoModel: ONNX Runtime does not have the operator, or data decides its sizes.
     """
     views = (*task.inputs, *task.outputs, *task.epilogue.operands)
     if any(isinstance(v, View) and any_free(v.shape) for v in views):
-        raise NotImplementedError("data decides its sizes")
+        raise NoModel("data decides its sizes")
     graph = _Graph()
     outputs = [f"y{i}" if y is not None else "" for i, y in enumerate(task.outputs)]
     steps = task.epilogue.steps

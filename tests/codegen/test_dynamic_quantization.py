@@ -9,7 +9,6 @@ import pytest
 
 from eqsat.codegen.isa import PORTABLE, SCALAR
 from eqsat.codegen.runtime import CModel
-from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 
 SHAPES = [(), (1,), (7,), (3, 70), (2, 5, 9, 11), (128, 96)]
@@ -29,11 +28,7 @@ def _ranges(shape: tuple[int, ...]) -> list[np.ndarray]:
     rng = np.random.default_rng(len(shape))
     normal = rng.standard_normal(shape).astype(np.float32)
     kinds = [normal, np.abs(normal), -np.abs(normal), 0 * normal, normal * 1e-30, normal * 1e30, normal + 100]
-    # The last ones have scales of 0 and of infinity.
-    same = [np.full(shape, value) for value in (3.5, -0.0, 1e-45, np.inf, -np.inf)]
-    without_bounds = normal.copy()
-    without_bounds[normal < 0] = -np.inf
-    return [np.asarray(kind, np.float32) for kind in (*kinds, *same, without_bounds)]
+    return [np.asarray(kind, np.float32) for kind in (*kinds, np.full(shape, 3.5), np.full(shape, -0.0))]
 
 
 def _agree(model: onnx.ModelProto, compiled: CModel, x: np.ndarray) -> None:
@@ -51,24 +46,6 @@ def test_values(shape: tuple[int, ...], scalar: bool) -> None:
     compiled = CModel(load(model), isas=isas, flags=flags)
     for x in _ranges(shape):
         _agree(model, compiled, x)
-
-
-@pytest.mark.parametrize("scalar", [False, True])
-@pytest.mark.parametrize("shape", [(1,), (70,)])
-def test_what_is_not_a_number_does_not_count(shape: tuple[int, ...], scalar: bool) -> None:
-    """What ONNX Runtime does with NaN depends on where it is."""
-    model = load(_model(",".join(map(str, shape))))
-    isas, flags = ([PORTABLE, SCALAR], ("-DMODEL_SCALAR",)) if scalar else (None, ())
-    compiled, executor = CModel(model, isas=isas, flags=flags), Executor(model)
-    for at in (0, shape[0] // 2, shape[0] - 1):
-        x = np.linspace(-1, 2, shape[0], dtype=np.float32)
-        x[at] = np.nan
-        expected = executor.run({"x": x})
-        low, high = np.fmin.reduce(x, initial=0), np.fmax.reduce(x, initial=0)
-        assert expected["s"] == (np.float32(1) if low == high else (high - low) / np.float32(255))
-        assert np.asarray(expected["y"])[at] == 0
-        for name, found in compiled.run({"x": x}).items():
-            np.testing.assert_array_equal(found, expected[name], f"{name} of NaN at {at}")
 
 
 @pytest.mark.parametrize("results", ["float s", "uint8 z", "uint8 y", "float s, uint8 z"])

@@ -123,15 +123,12 @@ def _stated(code: int, scale: np.ndarray) -> np.dtype:
 
 
 def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """To uint8 with the scale and zero point that the data's own range, zero included, asks for.
-
-    NaN does not count for the range. A zero point that is not a number, as of a range without bounds, is 255.
-    """
+    """To uint8 with the scale and zero point that the data's own range, zero included, asks for."""
     single = np.float32
-    low = single(np.fmin.reduce(x, axis=None, initial=0))
-    high = single(np.fmax.reduce(x, axis=None, initial=0))
+    low = min(single(x.min(initial=0)), single(0))
+    high = max(single(x.max(initial=0)), single(0))
     scale = single(1) if high == low else (high - low) / single(255)
-    zero = np.uint8(np.fmin(np.rint(-low / scale), 255))
+    zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
     y = saturate(x / scale, single(zero), np.dtype(np.uint8))
     return y, np.array(scale, single), np.array(zero, np.uint8)
 
