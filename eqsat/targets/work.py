@@ -9,7 +9,7 @@ from typing import Literal
 
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.body import Body
 from eqsat.schema.types import TensorType
 from eqsat.targets.sizes import size_in_bytes
 
@@ -50,19 +50,26 @@ def read_of(
     body: Body, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
 ) -> list[TensorType | None]:
     """The operands of a kernel, of each no more than is read."""
-    read = list(inputs)
-    result = next((t for t in outputs if t is not None), None)
-    for i, given in enumerate(inputs):
-        if given is None or result is None or size_in_bytes(result) >= size_in_bytes(given):
-            continue
-        readers = [(k, node) for k, node in enumerate(body.nodes) if i in node.inputs]
-        if [k for k, _ in readers] == [len(body.nodes) - 1] and _picks(readers[0][1], i, len(outputs)):
-            read[i] = result
-    return read
+    result = outputs[0] if len(outputs) == 1 else None
+    if result is None:
+        return list(inputs)
+    most = size_in_bytes(result)
+    return [
+        result if given is not None and _picks(body, i) and most < size_in_bytes(given) else given
+        for i, given in enumerate(inputs)
+    ]
 
 
-def _picks(node: BodyNode, value: int, results: int) -> bool:
-    return has(node.op, Trait.MOVES) and node.inputs[0] == value and node.inputs.count(value) == 1 and results == 1
+def _picks(body: Body, value: int) -> bool:
+    """Whether the kernel's result consists of elements of the value, which nothing else reads."""
+    last = body.nodes[-1]
+    readers = [node for node in body.nodes if value in node.inputs]
+    return (
+        readers == [last]
+        and has(last.op, Trait.MOVES)
+        and last.inputs.index(value) == 0
+        and last.inputs.count(value) == 1
+    )
 
 
 def work_of(symbols: Sequence[Mapping[str, float]]) -> Work:

@@ -69,6 +69,14 @@ def test_what_is_not_read_does_not_count(picked: str) -> None:
     assert row.work.bytes < 4 * 3 * 64 * 4
 
 
+def test_what_several_results_share_is_read() -> None:
+    parts = op.Split(eqsat.input("x", (2000, 64)), axis=0, num_outputs=2)
+    summary = eqsat.optimize(eqsat.graph([op.Exp(part) for part in parts]), verify=False).summary
+    row = next(kernel for kernel in summary.kernels if "Split" in kernel.operators)
+    assert row.work is not None
+    assert row.work.bytes == 2 * 2000 * 64 * 4
+
+
 def test_launches_have_a_row_of_their_own_unless_a_kernel_is_cheaper() -> None:
     work = Work(1e6, 1e3, compute=9e-6, memory=2e-6, launch=1e-6)
     rows = (_row(work, 1e-5), _row(work, 2e-5), _row(work, 5e-7))
