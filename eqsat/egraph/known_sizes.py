@@ -119,9 +119,8 @@ class KnownSizes:
     def _literal(self, numbers: Sequence[int], kind: TensorType | None) -> int:
         """A constant in the place of an operand, of whose element type the other operands may have to be."""
         dtype = ir.DataType.INT64 if kind is None else kind.dtype
-        return self.tables.constants.of_array(
-            np.minimum(numbers, np.iinfo(dtype.numpy()).max, dtype=np.int64).astype(dtype.numpy()), dtype
-        )
+        most = np.iinfo(dtype.numpy()).max
+        return self.tables.constants.of_array(np.array([min(n, most) for n in numbers], dtype.numpy()), dtype)
 
     def _array(self, operand: int | None, values: Sequence[int | None]) -> np.ndarray | None:
         """What is known of an operand's contents."""

@@ -50,6 +50,13 @@ MODELS = {
         a = Slice(f, at, e, at) y = Neg(a) z = Slice(x, d, e, at) }""",
         ["Neg", "Relu", "Slice"],
     ),
+    # A vector of one size becomes a number: the shape to be had is empty.
+    "a size without a dimension": (
+        """(float[N, M] x) => (float[N, M] y)
+        <int64[1] at = {1}, int64[0] none = {}> {
+        s = Shape(x) l = Gather(s, at) n = Reshape(l, none) f = Cast<to=1>(n) y = Mul(x, f) }""",
+        ["Cast", "Gather", "Mul", "Reshape", "Shape"],
+    ),
     # TensorFlow's sizes are int32; all operands of a slice are of one type.
     "slice by a size of 32 bits": (
         """(float[N, M] x) => (float[K, M] y, float[N, L] z)
