@@ -54,7 +54,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with staged(path) as part, part.open("wb") as file:
             yield file
     except OSError as error:
-        raise EqsatError("a file that can be written is required", place=os.fspath(path), actual=reason(error)) from error
+        raise EqsatError(
+            "a file that can be written is required", place=os.fspath(path), actual=reason(error)
+        ) from error
 
 
 @contextmanager

@@ -97,7 +97,11 @@ def _bytes(arguments: list[str]) -> bytes:
         (["-c", "samples.npz", "--fully-integral", "-b", "90"], 1, "an SQNR of 90 dB for 'output' is required"),
         (["-c", "samples.npz", "--conversions", "enabled", "--simulate"], 1, "error: option conversions: "),
         (["-c", "samples.npz", "--report", "r.pdf"], 1, "error: r.pdf: the name of a report that ends in"),
-        (["-c", "samples.npz", "--report", "no/r.html"], 1, "error: no: a directory to write to is required; got no such"),
+        (
+            ["-c", "samples.npz", "--report", "no/r.html"],
+            1,
+            "error: no: a directory to write to is required; got no such",
+        ),
         (["-c", "samples.npz", "-b", "30", "-b", "40"], 2, "several budgets are given as OUTPUT=DB each"),
         (["-c", "samples.npz", "-b", "a=30", "-b", "a=40"], 2, "output 'a' is given twice"),
         ([], 2, "Missing option '-c' / '--calibration'"),

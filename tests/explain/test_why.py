@@ -112,7 +112,7 @@ def test_one_node() -> None:
     assert (place.node, place.found) == ("d", "Sigmoid c")
     with pytest.raises(ModelError, match=r"a node of the model, or of a result, is required; got `e`"):
         why("Relu(Tanh(x))", model=model, node="e")
-    with pytest.raises(ModelError, match="names are `a`, `b`, `c`, ..."):
+    with pytest.raises(ModelError, match=r"names are `a`, `b`, `c`, \.\.\."):
         why("Relu(Tanh(x))", model=model, node="nothing alike")
 
 

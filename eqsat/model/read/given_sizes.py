@@ -51,7 +51,9 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
     for typical in found.costed or ((found.typical,) if found.typical else ()):
         if found.nearest(typical) != typical:
             raise ModelError(
-                f"a typical size within the range of `{name}` is required", place=place, actual=f"{typical} in {found.span}"
+                f"a typical size within the range of `{name}` is required",
+                place=place,
+                actual=f"{typical} in {found.span}",
             )
     return found
 
