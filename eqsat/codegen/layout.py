@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from eqsat.codegen.buffers import Buffer, Place, memory_order
+from eqsat.codegen.buffers import Buffer, Kind, Place, memory_order
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.halo_values import HaloValues, resolved
 from eqsat.codegen.kernel import Family, Halo, Pad, Shape, Want, Wants
@@ -71,6 +71,8 @@ class _Planner:
                 self._join(node)
             else:
                 self._compute(node)
+            # A piece is there when what it is part of is.
+            self.halo_values.compute(node.writes(), len(self.layout.nodes) - 1)
         self.group = None
         for i, (_, tensor) in enumerate(program.outputs):
             place = self.places[tensor]
@@ -143,12 +145,10 @@ class _Planner:
 
     # ---- buffers ---------------------------------------------------------------------------------------
 
-    def _make(self, tensor: Tensor, order: Order, kind: str = "arena", index: int = 0) -> Place:
+    def _make(self, tensor: Tensor, order: Order, kind: Kind = "arena", index: int = 0) -> Place:
         buffer = Buffer(tensor, order)
-        if kind == "input":
-            buffer.kind, buffer.index, buffer.rigid = "input", index, True
-        elif kind == "output":
-            buffer.kind, buffer.index, buffer.rigid = "output", index, True
+        if kind != "arena":
+            buffer.kind, buffer.index, buffer.rigid = kind, index, True
         self.layout.buffers.append(buffer)
         self.halo_values.make(buffer, len(self.layout.nodes), self.group)
         place = Place.whole(buffer)
@@ -256,7 +256,6 @@ class _Planner:
         if not self._in_place(node):
             for tensor in node.writes():
                 self._place_output(tensor, node)
-        self.halo_values.compute(node.writes(), len(self.layout.nodes))
         self.layout.nodes.append(node)
         for i, tensor in enumerate(node.outputs):
             if tensor is None or tensor not in self.places:

@@ -68,7 +68,7 @@ def plan_memory(blocks: Sequence[Allocation], alignment: int = 64, attempts: int
         attempts: Orders of placing to try at most.
 
     Example:
-        >>> plan_memory([Block(64, 0, 1), Block(128, 1, 2), Block(64, 2, 3)]).size
+        >>> plan_memory([Allocation(64, 0, 1), Allocation(128, 1, 2), Allocation(64, 2, 3)]).size
         192
     """
     rounded = [Allocation(-(-b.size // alignment) * alignment, b.first, b.last) for b in blocks]
