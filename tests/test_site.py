@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import eqsat
+from tests.report.browser import ask, needs_browser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -53,3 +54,33 @@ def test_notebooks_become_pages() -> None:
 def test_words_for_the_tests_are_left_out_of_fences() -> None:
     text = "```console skip\n$ ls\n```\n"
     assert hooks().on_page_markdown(text, page=None, config=None, files=None) == "```console\n$ ls\n```\n"
+
+
+@needs_browser
+def test_pages_from_disk_have_a_worker(tmp_path: Path) -> None:
+    # As the search works: what it is told before the worker is ready is not lost, and its scripts come from beside it.
+    (tmp_path / "worker.js").write_text(
+        'const ready = importScripts("twice.js");'
+        'addEventListener("message", async (e) => { await ready; postMessage(twice(e.data)); });'
+    )
+    (tmp_path / "twice.js").write_text("self.twice = (n) => 2 * n;")
+    shim = (DOCS / "javascripts" / "iframe-worker.js").read_text("utf-8")
+    page = f"<html><head><script>{shim}</script></head><body></body></html>"
+    script = """
+        const worker = new Worker("worker.js"), heard = [];
+        const done = new Promise((resolve) => worker.addEventListener("message", (e) => {
+          heard.push(e.data);
+          if (heard.length === 2) resolve();
+        }));
+        worker.postMessage(1);
+        worker.postMessage(21);
+        await done;
+        return heard;"""
+    assert ask(page, script, tmp_path) == [2, 42]
+
+
+def test_the_search_needs_no_server() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "\n  - offline\n" in settings
+    (script,) = re.findall(r"polyfills: \[(.*)\]", settings)
+    assert (DOCS / script).is_file()
