@@ -1,9 +1,14 @@
-"""What accuracy costs: the cheapest programs under limits from none to no rounding at all, from one e-graph."""
+"""What accuracy costs: the cheapest programs under limits from none to no rounding at all, from one e-graph.
+
+The programs and the result know of each other. Whatever keeps a tight limit keeps a loose one as well, so that a bound
+under a loose limit holds under a tight one, and of two programs the one that is worse in everything is left out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from eqsat.errors import OptimizationError
 from eqsat.quantization.budget import Charged
@@ -13,8 +18,24 @@ from eqsat.report.quantized import SweepPoint
 from eqsat.search import Search
 from eqsat.stages.extract import extract
 
+CLOSED = 1e-6
+"""Gap of a program that is proven to be the cheapest, as `eqsat.extract.solve` takes it."""
 
-def sweep(charged: Charged, noise: Noise, search: Search, count: int, seed: int) -> tuple[SweepPoint, ...]:
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A program, and the greatest noise of each output, relative to its signal, that was allowed."""
+
+    noise: tuple[float, ...]
+    point: SweepPoint
+
+    def allow_all_of(self, other: Limits) -> bool:
+        return all(own >= tighter for own, tighter in zip(self.noise, other.noise, strict=True))
+
+
+def sweep(
+    charged: Charged, noise: Noise, search: Search, count: int, seed: int, own: Limits | None = None
+) -> tuple[tuple[SweepPoint, ...], SweepPoint | None]:
     """Programs from the cheapest to the most accurate, none of which is worse than another in both.
 
     Limits are steps of equal size in dB from the error of the cheapest program to that of the tensor that adds least.
@@ -26,40 +47,69 @@ def sweep(charged: Charged, noise: Noise, search: Search, count: int, seed: int)
         search: That the problem is of.
         count: Of programs at most, the cheapest and the most accurate among them; limits may lead to the same one.
         seed: As for the result.
+        own: The result, if it comes from the same search.
+
+    Returns:
+        The programs, among them the result if it is better than one of them; and the result with the bound that
+        follows from the programs.
     """
+    found: list[Limits] = []
+    for k, required in enumerate(_limits(charged, noise, count, found)):
+        one = _extracted(charged, noise, search, required, 1 / (count - k), seed)
+        if one is not None:
+            found.append(one)
+    if own is None:
+        return without_needless(bounded(found)), None
+    *points, result = bounded([*found, own])
+    return without_needless(points, result), result
+
+
+def bounded(found: Sequence[Limits]) -> list[SweepPoint]:
+    """The programs, each with the highest bound that looser limits have."""
     points: list[SweepPoint] = []
-    for k, required in enumerate(_limits(charged, noise, count, points)):
-        point = _point(charged, noise, search, required, 1 / (count - k), seed)
-        if point is not None:
-            points.append(point)
-    return tuple(p for i, p in enumerate(points) if not any(_is_better(q, p, j < i) for j, q in enumerate(points)))
+    for one in found:
+        bound = min(max(other.point.bound for other in found if other.allow_all_of(one)), one.point.cost)
+        raised = replace(one.point, bound=bound)
+        closed = bound > one.point.bound and raised.gap <= CLOSED
+        points.append(replace(raised, stop_reason="optimal") if closed else raised)
+    return points
 
 
-def _limits(charged: Charged, noise: Noise, count: int, points: list[SweepPoint]) -> Iterator[float | None]:
+def without_needless(points: Sequence[SweepPoint], result: SweepPoint | None = None) -> tuple[SweepPoint, ...]:
+    """Programs of which none is worse than another; the result takes the place of those that are worse than it."""
+    better = result is not None and any(_is_better(result, p, earlier=False) for p in points)
+    every = [*points, result] if result is not None and better else list(points)
+    kept = [p for i, p in enumerate(every) if not any(_is_better(q, p, j < i) for j, q in enumerate(every))]
+    return tuple(sorted(kept, key=lambda p: p.cost))
+
+
+def _limits(charged: Charged, noise: Noise, count: int, found: list[Limits]) -> Iterator[float | None]:
     """The limits in dB; the first program decides the others."""
     yield None
     units = [noise.weights[list(unit)].sum(axis=0).max(initial=0.0) for unit in charged.roundings.units]
     high = max((decibel(float(weight)) for weight in units if weight > 0), default=0.0)
-    low = points[0].predicted if points else 0.0
+    low = found[0].point.predicted if found else 0.0
     if math.isfinite(low) and low < high:
         yield from (low + (high - low) * i / (count - 1) for i in range(1, count - 1))
     if math.isfinite(low):
         yield math.inf
 
 
-def _point(
+def _extracted(
     charged: Charged, noise: Noise, search: Search, required: float | None, share: float, seed: int
-) -> SweepPoint | None:
+) -> Limits | None:
     """None if no program keeps the limit."""
     limit = math.inf if required is None else 0.0 if math.isinf(required) else relative_noise(required)
-    limited = charged.limited([limit] * len(noise.outputs))
+    limits = (limit,) * len(noise.outputs)
+    limited = charged.limited(limits)
     try:
         solution = extract(limited.formulation, search.clock, "best", seed, limited=limited, share=share)
     except OptimizationError:
         return None
     rounded = charged.rounded(solution.choices)
     predicted = min(noise.predict(rounded).values(), default=math.inf)
-    return SweepPoint(required, solution.cost, predicted, len(rounded), solution.stop_reason == "optimal")
+    point = SweepPoint(required, solution.cost, predicted, len(rounded), solution.bound, solution.stop_reason)
+    return Limits(limits, point)
 
 
 def _is_better(one: SweepPoint, other: SweepPoint, earlier: bool) -> bool:

@@ -35,7 +35,7 @@ from eqsat.quantization.restrict import (
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.quantization.sweep import sweep
+from eqsat.quantization.sweep import Limits, sweep
 from eqsat.report import quantized as report
 from eqsat.result import Result
 from eqsat.schema.chosen_sizes import typical
@@ -105,7 +105,9 @@ class WithinBudget:
                 )
             missed = [n for n in self.required if result.actual[n] < self.required[n]]
             if not missed or objective != "best":
-                return self.swept(result, charged, search, seed)
+                # Only the cheapest program is held to the limits.
+                kept = [limits[n] if objective == "best" else math.inf for n in names]
+                return self.swept(result, charged, search, seed, Limits(tuple(kept), self.point(found, rounded)))
             if not rounded:
                 raise QuantizationError(
                     f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
@@ -118,14 +120,25 @@ class WithinBudget:
                 spent = relative_noise(result.predicted[n])
                 limits[n] = 0.0 if attempt + 1 >= ATTEMPTS else MARGIN * spent / worse
 
-    def swept(self, result: QuantizationResult, charged: Charged, search: Search, seed: int) -> QuantizationResult:
-        """The result with the sweep that was requested."""
+    def point(self, found: Result, rounded: Sequence[int]) -> report.SweepPoint:
+        """The program as one of a sweep."""
+        required = min(self.required.values(), default=None)
+        predicted = min(self.noise.predict(rounded).values(), default=math.inf)
+        bound, reason = found.summary.bound, found.summary.stop_reason
+        return report.SweepPoint(required, found.cost, predicted, len(rounded), bound, reason)
+
+    def swept(
+        self, result: QuantizationResult, charged: Charged, search: Search, seed: int, own: Limits | None = None
+    ) -> QuantizationResult:
+        """The result with the sweep that was requested; ``own`` is its program, if it comes from the same search."""
         told = result.summary.quantization
         if not self.options.sweep or told is None:
             return result
-        points = sweep(charged, self.noise, search, self.options.sweep, seed)
+        points, known = sweep(charged, self.noise, search, self.options.sweep, seed, own)
         seconds = {**result.seconds, **search.clock.seconds}
         summary = replace(result.summary, quantization=replace(told, sweep=points), seconds=seconds)
+        if known is not None and not self.options.simulate:
+            summary = replace(summary, bound=known.bound, gap=known.gap, stop_reason=known.stop_reason)
         return replace(result, summary=summary, seconds=seconds)
 
     def charged(self, search: Search) -> Charged:

@@ -23,6 +23,9 @@ def to_dict(summary: Summary) -> dict[str, Any]:
     tree = {"schema": SCHEMA, **plain(summary)}
     tree["speedup"] = plain(summary.speedup)
     tree["breakdown"] = plain(breakdown(summary))
+    if summary.quantization is not None:
+        for row, point in zip(tree["quantization"]["sweep"], summary.quantization.sweep, strict=True):
+            row |= {"gap": point.gap, "proven": point.proven}
     tree["gap_meaning"], tree["advice"] = plain(dataclasses.astuple(explain_gap(summary)))
     for row, kernel in zip(tree["kernels"], summary.kernels, strict=True):
         row |= {"limit": kernel.limit, "attained": plain(kernel.attained)}

@@ -13,6 +13,8 @@ _LIMITS = {
     "work limit": "allow more time: --time-limit SECONDS (time_limit=)",
     "time limit": "allow more time: --time-limit SECONDS (time_limit=)",
 }
+CLOSED = 1e-5
+"""Gap that is one of arithmetic."""
 NOTABLE = 0.2
 """Share of the e-nodes from which on a rule is worth a word."""
 
@@ -43,7 +45,15 @@ def explain_gap(summary: Summary) -> Gap:
         )
     finished = grown.stop_reason == "saturated"
     among = "the rules derive" if finished else "the e-graph contains"
-    if summary.stop_reason == "optimal":
+    quantized = summary.quantization
+    if quantized is not None and any(o.required is not None for o in quantized.outputs):
+        among += " within the budget"
+    if summary.stop_reason == "optimal" and quantized is not None and summary.gap > CLOSED:
+        meaning = (
+            f"No program that {among} costs less by more than {units.seconds(summary.after.cost - summary.bound)} "
+            f"({units.percent(summary.gap)}). So much may be paid for less noise, and the search has ended."
+        )
+    elif summary.stop_reason == "optimal":
         meaning = f"No program that {among} costs less by the targets' cost model: the gap is closed."
     else:
         least = f"{units.seconds(summary.after.cost - summary.bound)} ({units.percent(summary.gap)})"

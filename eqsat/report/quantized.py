@@ -70,14 +70,26 @@ class SweepPoint:
         cost: Seconds.
         predicted: SQNR in dB of the worst output, by the sum of the noise of rounded tensors.
         rounded: Tensors that it rounds.
-        proven: Whether no cheaper program keeps the limit.
+        bound: No program that keeps the limit costs less; seconds.
+        stop_reason: Of the extraction, as that of a summary.
     """
 
     required: float | None
     cost: float
     predicted: float
     rounded: int
-    proven: bool
+    bound: float
+    stop_reason: str
+
+    @property
+    def gap(self) -> float:
+        """``(cost - bound) / cost``, 0 where the cost is 0."""
+        return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Whether no program that keeps the limit is cheaper by more than the gap of a search that has ended."""
+        return self.stop_reason == "optimal"
 
 
 @dataclass(frozen=True, slots=True)

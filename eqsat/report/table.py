@@ -174,11 +174,11 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
 
 def swept(quantization: Quantization) -> Table:
     """Programs from the cheapest to the most accurate."""
-    table = FittingTable(">required", ">predicted", ">cost", ">tensors rounded", "")
+    table = FittingTable(">required", ">predicted", ">cost", ">tensors rounded", "gap")
     for point in quantization.sweep:
         required = "" if point.required is None else units.decibel(point.required)
-        proven = "" if point.proven else "not proven to be the cheapest"
-        table.add_row(required, units.decibel(point.predicted), units.seconds(point.cost), f"{point.rounded:,}", proven)
+        gap = f"{units.percent(point.gap)} ({point.stop_reason})"
+        table.add_row(required, units.decibel(point.predicted), units.seconds(point.cost), f"{point.rounded:,}", gap)
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -14,10 +15,13 @@ import pytest
 import eqsat
 from eqsat.cli import main
 from eqsat.errors import QuantizationError
+from eqsat.extract.problem import Solution
 from eqsat.quantization.result import QuantizationResult
+from eqsat.quantization.sweep import Limits, bounded, without_needless
 from eqsat.report.html import to_html
-from eqsat.report.quantized import Quantization
+from eqsat.report.quantized import Quantization, SweepPoint
 from eqsat.report.table import as_text
+from eqsat.stages.extract import extract
 from tests.quantization.networks import residual, samples
 
 
@@ -55,6 +59,51 @@ def test_each_costs_what_its_budget_costs_by_itself(swept: QuantizationResult) -
             assert own.cost == pytest.approx(point.cost)
             compared += 1
     assert compared
+
+
+def _of(noise: float, cost: float, bound: float, predicted: float = 40.0) -> Limits:
+    return Limits((noise,), SweepPoint(None, cost, predicted, 1, bound, "optimal" if cost == bound else "work limit"))
+
+
+def test_a_bound_holds_under_tighter_limits() -> None:
+    loose, tight, tightest = bounded([_of(math.inf, 3.0, 3.0), _of(0.1, 4.0, 2.0), _of(0.0, 3.0, 1.0)])
+    assert (loose.bound, tight.bound, tightest.bound) == (3.0, 3.0, 3.0)
+    # Nothing cheaper exists even without the limit.
+    assert (loose.proven, tight.proven, tightest.proven) == (True, False, True)
+    # The other way round nothing follows.
+    loose, tight = bounded([_of(math.inf, 3.0, 2.0), _of(0.1, 4.0, 4.0)])
+    assert (loose.bound, loose.proven, tight.proven) == (2.0, False, True)
+    # Nor if each is looser for one output.
+    one, other = (Limits(noise, _of(0.0, 3.0, b).point) for noise, b in (((0.1, 0.2), 3.0), ((0.2, 0.1), 1.0)))
+    assert bounded([one, other])[1].bound == 1.0
+
+
+def test_the_result_is_in_the_sweep_where_it_is_better() -> None:
+    points = [_of(math.inf, 3.0, 2.0, 20.0).point, _of(0.1, 6.0, 2.0, 30.0).point, _of(0.0, 9.0, 2.0, 50.0).point]
+    better = _of(0.1, 5.0, 5.0, 40.0).point
+    assert without_needless(points, better) == (points[0], better, points[2])
+    between = _of(0.1, 5.0, 5.0, 25.0).point
+    assert without_needless(points, between) == tuple(points)
+    assert without_needless(points, points[1]) == tuple(points)
+
+
+@pytest.mark.parametrize("budget", [None, "45dB"])
+def test_the_sweep_and_the_head_agree(budget: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each search of the sweep is cut short, so that its programs are proven only by what the result knows.
+    def cut_short(*arguments: Any, **options: Any) -> Solution:
+        found = extract(*arguments, **options)
+        return dataclasses.replace(found, bound=found.cost / 2, stop_reason="work limit")
+
+    monkeypatch.setattr("eqsat.quantization.sweep.extract", cut_short)
+    model = residual()
+    found = eqsat.quantize(model, samples(model, 6), budget=budget, sweep=4)
+    # A looser limit than the budget may have cheaper programs; a tighter one has none.
+    tight = [p for p in _told(found).sweep if budget is None or (p.required or 0.0) >= 45.0]
+    assert tight and all(p.bound >= found.summary.bound for p in tight)
+    same = [p for p in tight if p.cost == found.cost]
+    assert budget is not None or same
+    assert all((p.gap, p.stop_reason) == (found.gap, found.summary.stop_reason) for p in same)
+    assert any("(work limit)" in line for line in as_text(found.summary).splitlines())
 
 
 def test_layers_name_their_tensors_and_costs(swept: QuantizationResult) -> None:
@@ -117,4 +166,6 @@ def test_the_command_sweeps(
     found = report["quantization"]
     assert found["sweep"][-1]["predicted"] is None
     assert found["sweep"][0]["cost"] <= found["sweep"][-1]["cost"]
+    said = {"required", "cost", "predicted", "rounded", "bound", "stop_reason", "gap", "proven"}
+    assert said == set(found["sweep"][0])
     assert {"name", "op", "tensors", "rounded", "noise", "before", "after"} == set(found["layers"][0])

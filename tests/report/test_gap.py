@@ -6,6 +6,7 @@ import dataclasses
 
 import eqsat
 from eqsat.report.gap import explain_gap
+from eqsat.report.quantized import OutputError, Quantization
 from eqsat.report.summary import GrowthRow, Saturation, Summary
 from eqsat.report.table import as_text
 from tests.report.sample import SUMMARY, sample
@@ -49,6 +50,17 @@ def test_the_rule_that_grows_is_named_if_it_is_much() -> None:
     assert any("match too often: explosive" in text for text in explain_gap(SUMMARY).advice)
     small = dataclasses.replace(grown, growth=(GrowthRow("tiny", "my.rules:1", 12, "t", "Add", 3),))
     assert not any("tiny" in text for text in explain_gap(sample(saturation=small)).advice)
+
+
+def test_what_less_noise_may_cost_is_said() -> None:
+    outputs = (OutputError("y", 30.0, 31.0, 31.0),)
+    told = Quantization(False, "enabled", 4, 1, 2, 0, 10, 10, outputs, (), ())
+    near = sample(quantization=told, stop_reason="optimal", bound=SUMMARY.after.cost * (1 - 5e-5), gap=5e-5)
+    meaning = explain_gap(near).meaning
+    assert "within the budget costs less by more than" in meaning and "(0.01 %)" in meaning
+    assert "closed" not in meaning
+    closed = dataclasses.replace(near, gap=0.0)
+    assert "within the budget costs less by the targets' cost model: the gap is closed" in explain_gap(closed).meaning
 
 
 def test_without_a_search_nothing_is_known() -> None:
