@@ -46,9 +46,9 @@ are drawn from normal distributions like those of the trained ones. Costs are pr
 at the sizes of the examples that came with the models; no setting is chosen for a network. `python -m
 benchmarks.gallery FOLDER` writes this page.
 
-*Kernels* are launches of the result, *composites* those among them that replace several operators, and *regions* the
-pieces that run on oneDNN in one go. *Host* counts the operators that stay on the host. The *gap* is the proven distance
-to the cheapest program that the rules can derive.
+*Operators* are those of the input once constants are folded. *Kernels* are launches of the result, *composites* those
+among them that replace several operators, and *regions* the pieces that run on oneDNN in one go. *Host* counts the
+operators that stay on the host. The *gap* is the proven distance to the cheapest program that the rules can derive.
 
 | network | operators | kernels | composites | regions | host | before | after | | gap |
 |---|---|---|---|---|---|---|---|---|---|
