@@ -163,7 +163,7 @@ def array(
     if dtype.is_integer():
         return _mixed(chance, _integers(chance, shape, dtype, fill).astype(kind), dtype, fill, numbers)
     values = rng.uniform(0.125, 2.5, shape) * rng.choice((-1.0, 1.0), shape)
-    if fill == "positive":
+    if fill in ("positive", "scale"):
         values = np.abs(values)
     elif fill == "unit":
         values = np.abs(values) / 2.6
@@ -173,7 +173,7 @@ def array(
     found = _mixed(chance, found, dtype, fill, numbers)
     if fill == "any" and numbers is not None:
         found = _scaled(chance, found, mood, numbers)
-    if mood == "special" and fill == "any":
+    if mood == "special" and fill != "scale":
         found = _with_specials(chance, found, dtype)
     return found
 
@@ -242,6 +242,6 @@ def _integers(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill) -> n
     values = np.asarray(values, dtype=object)
     if fill != "any":
         values = np.where(values == 0, 1, values)
-    if fill in ("positive", "unit"):
+    if fill in ("positive", "scale", "unit"):
         values = np.where(values < 0, 2, values)
     return np.asarray(values, dtype=object)

@@ -35,8 +35,7 @@ def test_each_rule_has_a_false_variant() -> None:
 @pytest.mark.parametrize("rule", FALSE.values(), ids=lambda r: r.name)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_false_variant_is_refuted(rule: Rule) -> None:
-    # Some differ in few instances: a window of a broadcast axis only where it reverses an axis that is not.
-    assert verdict_of(check_rule(rule, instances=100, attempts=3000, pointed=True)) == "refuted"
+    assert verdict_of(check_rule(rule, instances=40, attempts=3000, pointed=True)) == "refuted"
 
 
 @pytest.mark.slow

@@ -85,12 +85,19 @@ def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
     if op.name in ("MaxPool", "Clip") and first is not None and first.dtype.kind == "f" and np.isinf(first).any():
         # ONNX Runtime begins with the lowest finite number.
         raise Unsupported("an infinity among what is compared")
+    if op == OpKey("", "Where") and any(_has_negative_zero(x) for x in inputs[1:]):
+        # ONNX Runtime adds a zero to what is chosen.
+        raise Unsupported("a negative zero, which ONNX Runtime makes positive")
     if op.name == "QLinearSoftmax" and first is not None and not first.size:
         raise Unsupported("an empty tensor, for which ONNX Runtime gives nothing")
     if op.name == "PRelu" and first is not None and not first.size:
         raise Unsupported("an empty tensor, on which ONNX Runtime ends the process")
     if op.name in ("GlobalAveragePool", "GlobalMaxPool") and first is not None and not first.size:
         raise Unsupported("an image without pixels")
+
+
+def _has_negative_zero(x: np.ndarray | None) -> bool:
+    return x is not None and x.dtype.kind in "fV" and bool(((x == 0) & np.signbit(x)).any())
 
 
 def _reference(

@@ -71,7 +71,7 @@ def integer_product(node: Node) -> None:
     columns = _matrices(node, a, b)
     for i, kind in ((2, ir.DataType.FLOAT), (3, ir.DataType.FLOAT), (4, a), (5, b)):
         if node.has(i):
-            node.draw(i, (), fill="positive" if i < 4 else "any", dtype=kind)
+            node.draw(i, (), fill="scale" if i < 4 else "any", dtype=kind)
     if node.has(6):
         node.draw(6, (columns,), dtype=ir.DataType.FLOAT)
 
@@ -80,7 +80,7 @@ def dynamic_product(node: Node) -> None:
     """Floats and a matrix of bytes, with its scale, zero point, and a bias."""
     b = node.dtype(1) if node.kind(1) == "known" else node.chance.one_of(BYTES)
     columns = _matrices(node, ir.DataType.FLOAT, b)
-    node.draw(2, (), fill="positive", dtype=ir.DataType.FLOAT)
+    node.draw(2, (), fill="scale", dtype=ir.DataType.FLOAT)
     if node.has(3):
         node.draw(3, (), dtype=b)
     if node.has(4):

@@ -238,7 +238,7 @@ def slice_(node: Node) -> None:
     if not node.has(3):
         axes = list(range(len(axes)))
     starts, ends, steps = [], [], []
-    style = chance.weighted({0: 0.33, 1: 0.3, 2: 0.3, 3: 0.07})
+    style = chance.weighted({0: 0.3, 1: 0.25, 2: 0.25, 3: 0.2})
     for axis in axes:
         if style == 3:
             starts.append(chance.one_of((-1, shape[axis] - 1)))

@@ -11,8 +11,12 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.schema.types import OpKey
 
-Fill = Literal["any", "positive", "nonzero", "unit"]
-"""The values for which the operator is defined: anything, more than 0, other than 0, between 0 and 1."""
+Fill = Literal["any", "positive", "nonzero", "unit", "scale"]
+"""The values for which the operator is defined over the reals: anything, more than 0, other than 0, between 0 and 1.
+
+Its result for other floats is that of IEEE 754, and rules of class ``exact`` are tried on them as well. A ``scale`` is
+more than 0; ONNX leaves open what the result is for other numbers.
+"""
 
 Kind = Literal["known", "node", "input", "constant", "number"]
 

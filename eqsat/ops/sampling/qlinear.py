@@ -25,7 +25,7 @@ def _byte(node: Node, i: int) -> ir.DataType:
 
 def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
     """Draws a scale, and the zero point after it."""
-    found = node.draw(scale, own, fill="positive", dtype=ir.DataType.FLOAT)
+    found = node.draw(scale, own, fill="scale", dtype=ir.DataType.FLOAT)
     if node.has(scale + 1):
         node.draw(scale + 1, found, dtype=dtype)
 
@@ -120,9 +120,9 @@ def requantize(node: Node) -> None:
     kinds = (*BYTES, ir.DataType.INT32)
     node.draw(0, node.shape, dtype=node.chance.one_of(kinds))
     own = node.dtype(0)
-    node.draw(1, (), fill="positive", dtype=ir.DataType.FLOAT)
+    node.draw(1, (), fill="scale", dtype=ir.DataType.FLOAT)
     node.draw(2, (), dtype=own)
-    node.draw(3, (), fill="positive", dtype=ir.DataType.FLOAT)
+    node.draw(3, (), fill="scale", dtype=ir.DataType.FLOAT)
     node.draw(4, (), dtype=node.chance.one_of(kinds))
     wished = node.result()
     node.attr("dtype", int(wished if wished is not None and wished in kinds else node.chance.one_of(kinds)))

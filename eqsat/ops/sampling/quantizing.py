@@ -20,7 +20,7 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
         if not -len(shape) <= axis < len(shape):
             raise Rejected("no such axis")
         own = (shape[axis],)
-    found = node.draw(scale, own, fill="positive")
+    found = node.draw(scale, own, fill="scale")
     if node.has(zero):
         node.draw(zero, found, dtype=dtype)
 
@@ -39,7 +39,7 @@ def dequantize(node: Node) -> None:
     dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*BYTES, ir.DataType.INT32, *node.named))
     shape = node.draw(0, node.shape, dtype=dtype)
     if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
-        node.draw(1, (), fill="positive")
+        node.draw(1, (), fill="scale")
         node.draw(2, (), values=np.zeros((), np.int32), dtype=dtype)
         return
     _parameters(node, shape, 1, 2, node.dtype(0))
@@ -51,19 +51,19 @@ def product(node: Node) -> None:
     left = node.draw(0, (rows, inner))
     node.draw(3, (left[-1] if left else inner, columns))
     for i in (1, 4, 6):
-        node.draw(i, (), fill="positive")
+        node.draw(i, (), fill="scale")
     for i in (2, 5, 7):
         node.draw(i, ())
 
 
 def convolution(node: Node) -> None:
     outputs = convolution_shapes(node, 0, 3)
-    node.draw(1, (), fill="positive")
+    node.draw(1, (), fill="scale")
     node.draw(2, ())
     per_channel = node.chance.happens(0.4)
-    node.draw(4, (outputs,) if per_channel else (), fill="positive")
+    node.draw(4, (outputs,) if per_channel else (), fill="scale")
     node.draw(5, node.known(4))
-    node.draw(6, (), fill="positive")
+    node.draw(6, (), fill="scale")
     node.draw(7, ())
     if node.has(8):
         node.draw(8, (outputs,))
