@@ -88,6 +88,7 @@ def optimize(
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
     ops: str | Sequence[str] = (),
+    opset: int | None = None,
     objective: Objective = "best",
     time_limit: float = 30.0,
     memory_limit: int | str | None = None,
@@ -121,6 +122,7 @@ def optimize(
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         ops: Domains of the operators that rules and composites may bring into the result: ``"onnx"`` keeps to the
             standard, ``"onnx,com.microsoft"`` allows those of ONNX Runtime as well; by default all are allowed.
+        opset: The newest ONNX opset that the result may need, 7 to 26; a note says what a newer one would have saved.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds, counted as work of a usual machine: saturation and extraction may do that of a third each,
             and the best so far is the result. A clock ends them only on machines many times slower.
@@ -157,6 +159,7 @@ def optimize(
         free_sizes=True,
         numerics=numerics,
         ops=ops,
+        opset=opset,
         time_limit=time_limit,
         iterations=iterations,
         enodes=enodes,
@@ -194,6 +197,7 @@ def quantize(
     dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
+    opset: int | None = None,
     samples: int | None = None,
     noise_samples: int | None = None,
     check_samples: int = 16,
@@ -232,12 +236,10 @@ def quantize(
             cheapest integer program for the targets rounds.
         conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
             without floats. ``"fully_integral"``: the same, and the prefix only quantizes, the suffix only dequantizes.
-        rules: As for :func:`eqsat.optimize`.
-        default_rules: As for :func:`eqsat.optimize`.
+        rules, default_rules, declarations, opset: As for :func:`eqsat.optimize`.
         dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound
             stays free, and samples may have any size there; costs are taken at their median.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
-        declarations: As for :func:`optimize`.
         samples: Calibration samples to use at most.
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
@@ -251,8 +253,7 @@ def quantize(
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
         progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
-        partition_functions: As for :func:`eqsat.optimize`.
-        trust: Likewise.
+        partition_functions: As for :func:`eqsat.optimize`, as is ``trust``.
 
     Raises:
         QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
@@ -293,6 +294,7 @@ def quantize(
             default_rules=default_rules,
             dims=dims,
             values=values,
+            opset=opset,
             time_limit=time_limit,
             iterations=iterations,
             enodes=enodes,
@@ -372,9 +374,8 @@ def compare(
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
-        declarations, memory_limit: As for :func:`optimize`.
+        declarations, memory_limit, values: As for :func:`optimize`.
         dims: Sizes for symbolic dimensions, or expressions of others.
-        values: Values for inputs, by name; these become constants.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
@@ -420,12 +421,11 @@ def prove(
         default_rules: Whether the shipped rules are used.
         dims: Sizes, or ranges, for symbolic dimensions of the first model; what is proven is true for all others.
         values: Values for inputs, by name; these become constants.
-        declarations: As for :func:`optimize`.
+        declarations, memory_limit: As for :func:`optimize`.
         numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
         samples: Inputs on which both models are executed.
         seed: Of these inputs.
         time_limit: Seconds, counted as work.
-        memory_limit: As for :func:`eqsat.optimize`.
         progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
         trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
 

@@ -51,6 +51,7 @@ class Result:
         operators: That rules, targets and declarations have declared; what runs, saves or writes the model knows them.
         sizes: The ranges of the sizes that stay free, by symbol.
         origins: Where each node comes from, by the name of its first result.
+        opset: The newest opset of its file; None for any.
     """
 
     model: ir.Model
@@ -65,6 +66,7 @@ class Result:
     operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
     sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
     origins: Origins = field(default_factory=Origins, repr=False, kw_only=True)
+    opset: int | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def regions(self) -> tuple[RegionRow, ...]:
@@ -169,7 +171,8 @@ class Result:
 
         Args:
             path: The file: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
-            opset: The newest opset to write, 7 to 26. Newer operators are replaced by their definitions.
+            opset: The newest opset to write, 7 to 26, by default that of the optimization. Newer operators are replaced
+                by their definitions, which cost more than the report says; the search heeds only its own.
             external_data: Whether the weights are written to a file of their own beside the model: its name, or True
                 for ``<path>.data``. By default they are from one gigabyte on.
             flat: Whether the file has no functions, for tools that know none: regions and composites are inlined, and
@@ -179,7 +182,7 @@ class Result:
             ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
         with declared(self.operators):
-            save(self.model, path, opset=opset, external_data=external_data, flat=flat)
+            save(self.model, path, opset=self.opset if opset is None else opset, external_data=external_data, flat=flat)
 
     @checks_arguments
     def explain(self, name: str) -> Origin:

@@ -35,6 +35,7 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.newest import Newest
 from eqsat.extract.runtime import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
@@ -51,6 +52,7 @@ from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import Limited, check_objective, extract
 from eqsat.stages.load import Loaded, load
+from eqsat.stages.newer import about_opset
 from eqsat.stages.notes import about_sizes, about_undecided
 from eqsat.stages.options import Objective, SearchOptions
 from eqsat.stages.price import Priced, costs_of, price
@@ -186,9 +188,8 @@ class Search:
                 found = _saturated(loaded, options, clock, approximations, nested, alternatives)
             except TimeUp:
                 untouched = "time limit"
-                notes.append(
-                    f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
-                )
+                limit = f"{options.time_limit:g} s"
+                notes.append(f"the model is left unchanged: the time limit of {limit} was reached too early")
         if untouched:
             nested, loaded, alternatives = Nested(), replace(loaded, model=loaded.given, carried_out=()), ()
         if untouched and approximations:
@@ -298,6 +299,8 @@ class Search:
             if every:
                 drop_unread(model.graph)
             origins = add_origins(model, priced, program, inner, loaded.carried_out)
+        is_best = objective == "best" and limited is None
+        newer = about_opset(loaded.newer, priced, solution, clock) if is_best else ()
         solution = solution_with_bodies(solution, program, priced.pricing, inner)
         summary = collect(
             loaded,
@@ -308,7 +311,7 @@ class Search:
             seconds=clock.seconds,
             objective=objective,
             numerics=self.options.numerics,
-            notes=(*self.notes, *about_undecided(self.saturation.statistics)),
+            notes=(*self.notes, *about_undecided(self.saturation.statistics), *newer),
         )
         summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if loaded.given is not self.model:
@@ -327,6 +330,7 @@ class Search:
             operators=loaded.operators,
             sizes=loaded.sizes,
             origins=origins,
+            opset=self.options.opset,
         )
         return Found(result, inner)
 
@@ -351,6 +355,7 @@ class Search:
             operators=self.loaded.operators,
             sizes=self.loaded.sizes,
             origins=origins_of_input(self.model),
+            opset=self.options.opset,
         )
 
     def checked(self, found: Found, seed: int) -> Result:
@@ -439,6 +444,7 @@ def _saturated(
         places=where_costed(loaded.sizes) if loaded.sizes else (),
         alternatives=alternatives,
     )
-    runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
-    pricing = Pricing(saturated.snapshot, costs_of(loaded), runtime, nested.costs)
+    seen, encoding = saturated.snapshot, saturated.saturation.encoding
+    newest = None if options.opset is None else Newest(seen, encoding, options.opset)
+    pricing = Pricing(seen, costs_of(loaded), Runtime(seen, encoding), nested.costs, newest)
     return price(saturated, pricing, loaded.outputs, clock)

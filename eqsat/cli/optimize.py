@@ -106,6 +106,7 @@ def optimize(
             values=values,
             numerics=numerics,
             ops=ops,
+            opset=delivery.opset,
             objective=objective,
             time_limit=time_limit,
             iterations=iterations,

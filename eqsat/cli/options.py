@@ -141,7 +141,8 @@ def opset_option(command: _Command) -> _Command:
     return click.option(
         "--opset",
         type=click.IntRange(*OPSETS),
-        help="The newest ONNX opset to write; without it that of MODEL, or the least newer one that the result needs.",
+        help="The newest ONNX opset of the result, heeded by the search; without it that of MODEL, or the least newer "
+        "one that the result needs.",
     )(command)
 
 

@@ -187,6 +187,7 @@ def quantize(
             trust=trust,
             dims=dims,
             values=values,
+            opset=delivery.opset,
             samples=samples,
             noise_samples=noise_samples,
             check_samples=check_samples,

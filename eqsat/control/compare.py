@@ -60,7 +60,10 @@ def require_equal(loaded: Loaded, after: ir.Model, seed: int) -> tuple[str, ...]
         if applied
         else f"please report it with the model; {hint}"
     )
-    done = "rules have been carried out on it" if applied else "its control flow has been simplified"
+    replaced = (
+        "new operators have been replaced by definitions" if loaded.newer else "its control flow has been simplified"
+    )
+    done = "rules have been carried out on it" if applied else replaced
     compared = False
     for arrays in _inputs(loaded.given, loaded.sizes, seed, more=bool(applied) and 10 * before.work < MOST_WORK):
         try:

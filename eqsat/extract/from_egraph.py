@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.extract.bodies import BodyCosts, mean_seconds
+from eqsat.extract.newest import Newest
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
@@ -57,15 +58,22 @@ class Pricing:
         costs: The cost models of the targets.
         runtime: The operators that ONNX Runtime runs on the host; None for another host.
         bodies: The costs of bodies of control flow that are optimized by themselves.
+        newest: The operators that the file may contain; None for all.
     """
 
     def __init__(
-        self, snapshot: Snapshot, costs: CostModel, runtime: Runtime | None = None, bodies: BodyCosts | None = None
+        self,
+        snapshot: Snapshot,
+        costs: CostModel,
+        runtime: Runtime | None = None,
+        bodies: BodyCosts | None = None,
+        newest: Newest | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.costs = costs
         self.runtime = runtime
         self.bodies = bodies or BodyCosts()
+        self.newest = newest
         self.facts = [
             TensorFacts(t, None if v is None else v.numpy(), c or v is not None, True)
             for t, v, c in zip(snapshot.types, snapshot.value, snapshot.constant, strict=True)
@@ -111,8 +119,16 @@ class Pricing:
         """
         return mean_seconds(self.costs, bodies or self.bodies, node.op, node.attrs, self.operands(node), which)
 
+    def too_new(self, node: ENode) -> int | None:
+        """The opset that an e-node needs and the file must not have; None if there is no such obstacle."""
+        if self.newest is None or node.kind not in ("op", "composite"):
+            return None
+        return self.newest.needs(node, self.operands(node), self.outputs(node))
+
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""
+        if self.too_new(node) is not None:
+            return np.inf
         if target != 0 and not self._inner.isdisjoint((node.eclass, *node.children)):
             return np.inf
         if node.kind == "input":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.given_sizes import split as split_dims
+from eqsat.model.write.bounded import within_opset
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import CarriedOut, Placed, place, split
 from eqsat.partition.saved import inline, is_partitioned
@@ -27,6 +28,7 @@ from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared, declared_here
 from eqsat.schema.metadata import TARGETS
+from eqsat.schema.types import OpKey
 from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files
@@ -41,7 +43,8 @@ class Loaded:
 
     Attributes:
         given: Checked and normalised, before any rule was carried out on it.
-        model: The same once those rules were carried out that prepare it or place annotations.
+        model: The same without operators that are too new, once those rules were carried out that prepare it or place
+            annotations.
         targets: The host first.
         preparing: Rules of the targets that were carried out on the model before all others.
         rules: All others that were selected.
@@ -52,6 +55,7 @@ class Loaded:
         notes: What was left out, a sentence each.
         operators: All that the options, the targets and the rules declare.
         sizes: Of the inputs, as far as they stay free.
+        newer: Operators of the input that are replaced by their definitions, with the opset that they need.
     """
 
     given: ir.Model
@@ -66,6 +70,7 @@ class Loaded:
     notes: tuple[str, ...] = ()
     operators: tuple[Operator, ...] = ()
     sizes: FreeSizes = field(default_factory=dict)
+    newer: Mapping[OpKey, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -133,7 +138,8 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
             model = load_model(inline(model, operators=False))
         given = settled(model)
         placing, rewriting = split(rules)
-        prepared = place(given, before)
+        oldest, newer = within_opset(given, options.opset)
+        prepared = place(oldest, before)
         placed = place(prepared.model, placing)
         model = placed.model
     require_ranks(model.graph.inputs)
@@ -153,6 +159,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
         tuple(filter(None, notes)),
         known,
         sizes,
+        newer,
     )
 
 

@@ -33,6 +33,7 @@ class SearchOptions:
         numerics: How far rules may change values.
         ops: Domains of the operators that rules and composites may bring into the result, with `onnx` for the
             standard; empty for all.
+        opset: The newest ONNX opset that a program may need; None for any.
         time_limit: Seconds for saturation and extraction.
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
@@ -53,6 +54,7 @@ class SearchOptions:
     free_sizes: bool = False
     numerics: NumericsClass = "real"
     ops: str | Sequence[str] = ()
+    opset: int | None = None
     time_limit: float = 30.0
     iterations: int | None = None
     enodes: int | None = None

@@ -19,6 +19,7 @@ from onnx import defs
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import function_types
 from eqsat.model.write.concise import is_neutral
+from eqsat.model.write.references import bind_references
 from eqsat.model.write.runnable import replace_by_definitions, scopes
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, default_attrs, from_attrs, op_key, plain_value
@@ -68,18 +69,17 @@ def with_source_opset(model: ir.Model, bound: int | None = None, *, flat: bool =
         ModelError: An operator needs a newer opset than the bound and has no definition.
     """
     wanted, ir_version = source_versions(model)
-    if bound is not None and bound not in range(OLDEST, opset.PINNED_OPSET + 1):
-        limits = f"from {OLDEST} to {opset.PINNED_OPSET}"
-        raise ModelError(f"an opset {limits} is required", place="opset", actual=repr(bound))
+    check_bound(bound)
     if bound is not None:
         wanted = min(wanted, bound)
     model = model.clone()
     model.metadata_props.pop(SOURCE_OPSET, None)
     types = function_types(model)
     if bound is not None and bound < opset.PINNED_OPSET:
-        replace_by_definitions(model, types, lambda node: least_opset(node, types, bound) > bound)
-        types = function_types(model)
+        replace_by_definitions(model, types, lambda node: is_newer(node, types, bound))
     version = max(wanted, OLDEST)
+    bind_references(model, lambda node: _unknown_references(node, version))
+    types = function_types(model)
     for node in _nodes(model):
         needed = least_opset(node, types, version)
         if bound is not None and needed > bound:
@@ -94,6 +94,18 @@ def with_source_opset(model: ir.Model, bound: int | None = None, *, flat: bool =
     least = ir_version_of(dict(model.opset_imports))
     model.ir_version = max(ir_version, least, FUNCTIONS_IR if model.functions and not flat else _OWN_INITIALIZERS_IR)
     return model
+
+
+def check_bound(bound: int | None) -> None:
+    """Raises ModelError for a newest opset at which no file is written."""
+    if bound is not None and bound not in range(OLDEST, opset.PINNED_OPSET + 1):
+        limits = f"from {OLDEST} to {opset.PINNED_OPSET}"
+        raise ModelError(f"an opset {limits} is required", place="opset", actual=repr(bound))
+
+
+def is_newer(node: ir.Node, types: Mapping[ir.Value, TensorType | None], bound: int) -> bool:
+    """Whether a node cannot be written at an opset; for its arguments see :func:`least_opset`."""
+    return least_opset(node, types, bound) > bound
 
 
 def least_opset(node: ir.Node, types: Mapping[ir.Value, TensorType | None], wanted: int) -> int:
@@ -150,6 +162,13 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
     if not _accepts(schema, [_type(v, types) for v in inputs], [_type(v, types) for v in node.outputs]):
         return None
     return Form(written, frozenset(extra), len(inputs))
+
+
+def _unknown_references(node: ir.Node, version: int) -> set[str]:
+    """The attributes of a node that refer to those of a function, and that its operator does not have at an opset."""
+    references = {name for name, a in node.attributes.items() if a.is_ref()}
+    schema = schema_at(node.op_type, version) if references and not node.domain else None
+    return set() if schema is None else references - set(schema.attributes)
 
 
 def _is_left_out(

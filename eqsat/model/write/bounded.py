@@ -1,0 +1,128 @@
+"""What can be written at an opset that a file must not exceed, asked before a program is chosen.
+
+Whatever is newer is replaced by its definition when the file is written (:mod:`eqsat.model.write.older`), which may be
+far dearer than the operator. The search therefore begins with a model in which that is done already, and uses nothing
+that would be replaced.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.model.inference.annotate import function_types
+from eqsat.model.inference.infer import infer_body
+from eqsat.model.load import load
+from eqsat.model.write.older import check_bound, is_newer, least_opset
+from eqsat.model.write.runnable import replace_by_definitions, scopes
+from eqsat.schema import opset
+from eqsat.schema.attributes import from_attrs, op_key, tensor_of
+from eqsat.schema.body import Body
+from eqsat.schema.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorType
+
+_CONSTANT = OpKey("", "Constant")
+
+
+def within_opset(model: ir.Model, bound: int | None) -> tuple[ir.Model, dict[OpKey, int]]:
+    """The model without the operators that are newer than an opset, as far as these have definitions.
+
+    Args:
+        model: As loaded; not changed.
+        bound: The newest opset; None for any.
+
+    Returns:
+        The model, itself if nothing in it is newer, and by operator that was replaced the opset that it needs.
+
+    Raises:
+        ModelError: No file is written at that opset.
+    """
+    check_bound(bound)
+    if bound is None or bound >= opset.PINNED_OPSET or not any(_newer(model, bound)):
+        return model, {}
+    copy = model.clone()
+    newer = [(node, needed) for node, needed in _newer(copy, bound)]
+    types = function_types(copy)
+    replace_by_definitions(copy, types, lambda node: is_newer(node, types, bound))
+    replaced: dict[OpKey, int] = {}
+    for node, needed in newer:
+        if node.graph is None:
+            replaced[op_key(node)] = max(needed, replaced.get(op_key(node), 0))
+    return (load(copy), replaced) if replaced else (model, {})
+
+
+def _newer(model: ir.Model, bound: int) -> list[tuple[ir.Node, int]]:
+    types = function_types(model)
+    nodes = [(node, least_opset(node, types, bound)) for scope in scopes(model) for node in scope]
+    return [(node, needed) for node, needed in nodes if needed > bound]
+
+
+@lru_cache(maxsize=1 << 14)
+def opset_needed(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: tuple[TensorType | None, ...],
+    outputs: tuple[TensorType | None, ...],
+    constant: tuple[bool, ...],
+    wanted: int,
+) -> int:
+    """The least opset from ``wanted`` on at which an operator can be written.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        inputs: Types of its operands, None for an absent or unknown one.
+        outputs: Types of its results, None for one that nothing reads.
+        constant: Which operands are constants with elements, and so may have been attributes.
+        wanted: Where to begin.
+    """
+    if op.domain or any(isinstance(value, GraphAttr | OpaqueAttr) for _, value in attrs):
+        return wanted
+    operands = [_operand(kind, known) for kind, known in zip(inputs, constant, strict=True)]
+    results = [
+        ir.Value(name="") if kind is None else _typed(ir.Value(name=f"y{i}"), kind) for i, kind in enumerate(outputs)
+    ]
+    node = ir.Node("", op.name, operands, from_attrs(attrs, op), outputs=results)
+    return least_opset(node, {}, wanted)
+
+
+def _operand(kind: TensorType | None, constant: bool) -> ir.Value | None:
+    if kind is None:
+        return None
+    if not constant:
+        return _typed(ir.Value(name="x"), kind)
+    some = ir.AttrTensor("value", tensor_of(np.zeros(1, np.int64), ir.DataType.INT64))
+    return _typed(ir.Node("", "Constant", [], [some]).outputs[0], kind)
+
+
+def _typed(value: ir.Value, kind: TensorType) -> ir.Value:
+    value.type = ir.TensorType(kind.dtype)
+    value.shape = None if kind.shape is None else ir.Shape(kind.shape)
+    return value
+
+
+@lru_cache(maxsize=1 << 12)
+def opset_of_body(body: Body, inputs: tuple[TensorType | None, ...], wanted: int) -> int:
+    """The least opset from ``wanted`` on at which all operators of a definition can be written.
+
+    In a file, the definition of a composite or a function must stay what it is, or readers do not know it again.
+
+    Args:
+        body: The definition.
+        inputs: Types of its inputs.
+        wanted: Where to begin.
+    """
+    try:
+        types = infer_body(body, inputs)
+    except ModelError:
+        return wanted
+    constant = [False] * body.inputs
+    for node in body.nodes:
+        end = len(constant) + node.outputs
+        given = tuple(None if i is None else types[i] for i in node.inputs)
+        known = tuple(i is not None and constant[i] for i in node.inputs)
+        wanted = max(wanted, opset_needed(node.op, node.attrs, given, tuple(types[len(constant) : end]), known, wanted))
+        constant += [node.op == _CONSTANT] * node.outputs
+    return wanted
