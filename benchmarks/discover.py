@@ -3,9 +3,10 @@
     python -m benchmarks.discover [--largest 4] [--json FILE]
 
 `eqsat rules discover` could find those rules of `rules/activations.rules` and `rules/algebra.rules` whose sides consist
-of elementwise operators with default attributes, and whose conditions are about element types only. Each is looked for
-with its own operators, numbers and number of variables, without any known rules. It counts as found if the rules that
-were found imply it. Columns: the rule, its operators, the size of its larger side, whether it was found, seconds.
+of elementwise operators with default attributes, whose conditions are about element types only, and whose variables
+may have one type: float32 if they may, truth values or integers otherwise. Each is looked for in that type, with its
+own operators, numbers and number of variables, without any known rules. It counts as found if the rules that were found
+imply it. Columns: the rule, its operators, the type, the size of its larger side, whether it was found, seconds.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from eqsat.discover.implied import not_implied
 from eqsat.discover.rules import discover_rules
 from eqsat.discover.terms import Pair, Term
 from eqsat.errors import RuleError
+from eqsat.proofs import conditions
 from eqsat.rules.ast import Build, Match, Member, Name, Number, Rule
+from eqsat.rules.expand import expand
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file
+from eqsat.rules.tensor_types import possible_types
 from eqsat.rules.tree import walk
+from eqsat.schema.opset import dtype_of
 from eqsat.schema.types import OpKey
 
 FILES = ("activations.rules", "algebra.rules")
+DTYPES = {"float32": ir.DataType.FLOAT, "bool": ir.DataType.BOOL, "int32": ir.DataType.INT32}
+"""Element types in which rules are looked for, by name; the first that a rule allows is taken."""
 
 
 class _Other(Exception):
@@ -43,6 +50,7 @@ class _Other(Exception):
 class Row:
     rule: str
     operators: tuple[str, ...]
+    dtype: str
     size: int
     found: bool | None
     seconds: float
@@ -56,10 +64,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     rules = [rule for name in FILES for rule in read_file(rules_dir() / name).rules]
     expressible = list(_expressible(rules))
-    rows = [_row(rule, pair) for rule, pair in expressible if pair.left.size <= given.largest]
+    rows = [_row(rule, pair, dtype) for rule, pair, dtype in expressible if pair.left.size <= given.largest]
     print_table(
-        ("rule", "operators", ">size", "found", ">s"),
-        [(r.rule, ", ".join(r.operators), str(r.size), _word(r.found), f"{r.seconds:.1f}") for r in rows],
+        ("rule", "operators", "type", ">size", "found", ">s"),
+        [(r.rule, ", ".join(r.operators), r.dtype, str(r.size), _word(r.found), f"{r.seconds:.1f}") for r in rows],
     )
     found = sum(row.found is True for row in rows)
     print(
@@ -75,7 +83,7 @@ def _word(found: bool | None) -> str:
     return "refused" if found is None else "yes" if found else "no"
 
 
-def _row(rule: Rule, pair: Pair) -> Row:
+def _row(rule: Rule, pair: Pair, dtype: str) -> Row:
     operators = tuple(sorted(set(_operators(pair.left)) | set(_operators(pair.right))))
     numbers = sorted(set(_numbers(pair.left)) | set(_numbers(pair.right)))
     start = time.process_time()
@@ -83,19 +91,21 @@ def _row(rule: Rule, pair: Pair) -> Row:
     try:
         found = discover_rules(
             operators,
+            dtype=dtype,
             size=max(pair.left.size, pair.right.size),
             variables=max(1, len(pair.left.variables)),
             constants=numbers,
             default_rules=False,
         )
-        is_found = not not_implied([pair], found.rules, ir.DataType.FLOAT)
+        is_found = not not_implied([pair], found.rules, DTYPES[dtype])
     except RuleError:
         # An operator with attributes that must be given.
         pass
-    return Row(rule.name, operators, pair.left.size, is_found, time.process_time() - start)
+    return Row(rule.name, operators, dtype, pair.left.size, is_found, time.process_time() - start)
 
 
-def _expressible(rules: list[Rule]) -> Iterator[tuple[Rule, Pair]]:
+def _expressible(rules: list[Rule]) -> Iterator[tuple[Rule, Pair, str]]:
+    """Rules as pairs of terms, and the type of their variables."""
     for rule in rules:
         about_types = all(
             node.name == "dtype" for c in rule.where for node in walk(c.expr) if isinstance(node, Member)
@@ -105,7 +115,17 @@ def _expressible(rules: list[Rule]) -> Iterator[tuple[Rule, Pair]]:
                 pair = Pair(_term(rule.left[0]), _term(rule.right[0]))
             except _Other:
                 continue
-            yield rule, pair
+            dtype = _dtype(rule, pair)
+            if dtype is not None:
+                yield rule, pair, dtype
+
+
+def _dtype(rule: Rule, pair: Pair) -> str | None:
+    """The first of the types above that all variables of a rule may have; None if there is none."""
+    clause = expand(rule.left)[0]
+    groups = possible_types(clause, rule.right, conditions.assumed(rule, clause)) or []
+    allowed = [types for names, types in groups if names & set(pair.left.variables)]
+    return next((n for n, t in DTYPES.items() if all(t in map(dtype_of, types) for types in allowed)), None)
 
 
 def _term(node: Any) -> Term:

@@ -142,6 +142,8 @@ class Bits:
                 return self._extreme(term.op, args)
             case "Mean" if len(args) == 1:
                 return args[0]
+            case "Pow" if term.args[1].value == 1:
+                return args[0]
             case "Relu":
                 return self._extreme("Max", [args[0], self.number(Fraction(0), dtype)])
             case "Clip":

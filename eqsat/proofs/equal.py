@@ -112,7 +112,7 @@ class Question:
         found: dict[Term, Term] = {}
         for part in walk(term):
             again = apply(part.op, (found[a] for a in part.args), part.data) if part.args else part
-            found[part] = self._monotone(_of_zero_point(_within_pieces(self._without_table(again))))
+            found[part] = self._monotone(_of_zero_point(_within_pieces(_chosen(self._without_table(again)))))
         return found[term]
 
     def _without_table(self, term: Term) -> Term:
@@ -191,6 +191,13 @@ def _by_signs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
             else:
                 found[part] = apply(part.op, args, part.data) if args else part
         yield found[left], found[right]
+
+
+def _chosen(term: Term) -> Term:
+    """What a condition that is known chooses; the other operand need not have a known type."""
+    if term.op != "Where" or term.args[0].value is None:
+        return term
+    return term.args[1] if term.args[0].value else term.args[2]
 
 
 def _within_pieces(term: Term) -> Term:

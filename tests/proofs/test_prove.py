@@ -53,6 +53,8 @@ def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
         "exact\n r: Equal(x, x)  =>  Expand(tensor(true, bool), r.shape)\nwhere x.dtype in integers or x.dtype == bool",
         "exact\n Abs(x) * Abs(x)  =>  x * x\n where x.dtype in integers",
         "exact\n Mod(Mod(x, y, fmod=1), y, fmod=1)  =>  Mod(x, y, fmod=1)\n where x.dtype in (int8, uint8)",
+        "exact\n r: Where(true, x, _)  =>  x\n where r.shape == x.shape",
+        "exact\n Pow(x, 1)  =>  x",
     ],
 )
 def test_a_true_rule_is_proven(text: str) -> None:
