@@ -146,6 +146,8 @@ def to_dict(found: Equivalence) -> dict[str, Any]:
 
 
 def _print(found: Equivalence, first: Path, second: Path, saved: Path | None, verbose: bool) -> None:
+    from eqsat.report.trust import count_of_rules, weakest_proof
+
     for note in found.notes:
         echo(f"note      {note}")
     for a, b, proven in found.outputs:
@@ -156,10 +158,13 @@ def _print(found: Equivalence, first: Path, second: Path, saved: Path | None, ve
         echo(
             f"joined    {name_of(joint.first)} ({name_of(joint.operators[0])}) = "
             f"{name_of(joint.second)} ({name_of(joint.operators[1])}): "
-            f"{', '.join(joint.rules)} [{joint.numerics}]" + (f" within the {joint.model} model" if joint.model else "")
+            f"{', '.join(_with_verdict(r, found) for r in joint.rules)} [{joint.numerics}]"
+            + (f" within the {joint.model} model" if joint.model else "")
         )
     if len(shown) < len(found.joints):
         echo(f"          and {len(found.joints) - len(shown):,} more, which --verbose lists")
+    if found.trust.rules:
+        echo(f"trust     {count_of_rules(found.trust)}; {weakest_proof(found.trust)}")
     for place in found.places:
         echo(f"apart     {place}")
     if found.stop_reason:
@@ -170,3 +175,9 @@ def _print(found: Equivalence, first: Path, second: Path, saved: Path | None, ve
         found.verdict, ("NOT PROVEN", "yellow")
     )
     echo(f": {first} and {second} are {found}", head=head, colour=colour)
+
+
+def _with_verdict(step: str, found: Equivalence) -> str:
+    """A step of a chain; a rule with what is proven of it."""
+    verdicts = found.trust.verdicts
+    return f"{step} ({verdicts[step] or 'no verdict'})" if step in verdicts else step

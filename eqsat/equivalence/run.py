@@ -23,7 +23,9 @@ from eqsat.execute.difference import compare_values, is_integer
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import Source
+from eqsat.report.trust import TrustInRules, trust_of
 from eqsat.rules.selection import NumericsClass
+from eqsat.rules.verdicts import weakest_verdict
 from eqsat.schema.chosen_sizes import samples as sizes_of
 from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
@@ -107,11 +109,12 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
             )
         else:
             verdict, places, proven = "different", [_refuted_place(proof, *wrong)], [False] * len(ends)
+    trust = trust_of(proof.used, both.rules)
     return Equivalence(
         verdict,
         _weakest(proof.used, numbers),
         tuple((*names, done) for names, done in zip(both.outputs, proven, strict=True)),
-        _joints(proof, numbers),
+        _joints(proof, trust, numbers),
         len({k for k in range(len(tensors.values)) if not tensors.fixed[k] and tensors.joined.find(k) != k}),
         tuple(sorted(proof.used)),
         tuple(places),
@@ -121,6 +124,7 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
         tuple(notes),
         proof.over,
         proof.enodes,
+        trust=trust,
     )
 
 
@@ -226,9 +230,8 @@ def _weakest(used: Iterable[str], numerics: Mapping[str, str]) -> NumericsClass:
     return found
 
 
-def _joints(proof: Proof, numerics: Mapping[str, str]) -> tuple[Joint, ...]:
+def _joints(proof: Proof, trust: TrustInRules, numerics: Mapping[str, str]) -> tuple[Joint, ...]:
     tensors = proof.tensors
-
     joints = []
     # Where no rule was needed, the tensors are computed in the same way.
     for step in sorted(proof.steps, key=lambda s: (s.right, s.left)):
@@ -238,5 +241,6 @@ def _joints(proof: Proof, numerics: Mapping[str, str]) -> tuple[Joint, ...]:
         names = (tensors.name(step.left), tensors.name(step.right))
         sides = tensors.side[step.left], tensors.side[step.right]
         model = "" if sides[0] != sides[1] else ("first", "second")[sides[0]]
-        joints.append(Joint(*names, operators, step.rules, _weakest(step.rules, numerics), model))
+        proven = weakest_verdict(trust.verdicts[rule] for rule in step.rules if rule in trust.verdicts)
+        joints.append(Joint(*names, operators, step.rules, _weakest(step.rules, numerics), model, proven))
     return tuple(joints)

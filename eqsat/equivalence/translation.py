@@ -49,4 +49,5 @@ def prove_result(
         rules=found.used,
         apart=tuple(str(place) for place in found.places),
         stop_reason=found.stop_reason,
+        trust=found.trust,
     )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eqsat.execute.difference import Difference
+from eqsat.report.trust import TrustInRules
 from eqsat.rules.selection import NumericsClass
+from eqsat.rules.verdicts import Trust
 from eqsat.text import name_of
 
 Verdict = Literal["equal", "different", "not proven"]
@@ -30,6 +32,7 @@ class Joint:
         rules: In order from the first to the second: names of rules, and steps of arithmetic.
         numerics: The weakest class of these rules.
         model: ``"first"`` or ``"second"`` if both are tensors of one model.
+        proof: The weakest verdict on these rules; None if there is no rule, or none is known of one.
     """
 
     first: str
@@ -38,6 +41,7 @@ class Joint:
     rules: tuple[str, ...]
     numerics: NumericsClass
     model: str = ""
+    proof: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Equivalence:
         stop_reason: Why the search for a proof ended early; empty if it did not.
         enodes: Size of all e-graphs.
         seconds: CPU seconds by stage.
+        trust: What is proven of the rules in ``used``, and the weakest link among them.
     """
 
     verdict: Verdict
@@ -114,6 +119,7 @@ class Equivalence:
     stop_reason: str = ""
     enodes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    trust: TrustInRules = field(default_factory=lambda: TrustInRules(()))
 
     @property
     def is_equal(self) -> bool:

@@ -257,6 +257,7 @@ class ModelProof:
         rules: That the proof uses, by name.
         apart: The first tensors that no rule joins.
         stop_reason: Why the search for a proof ended early; empty if it did not.
+        trust: What is proven of these rules, and the weakest link among them.
     """
 
     verdict: str
@@ -265,6 +266,7 @@ class ModelProof:
     rules: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     stop_reason: str = ""
+    trust: TrustInRules | None = None
 
 
 @dataclass(frozen=True, slots=True)

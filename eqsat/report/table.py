@@ -20,7 +20,7 @@ from eqsat.report.gap import explain_gap
 from eqsat.report.memory import MemoryMap
 from eqsat.report.quantized import Quantization
 from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
-from eqsat.report.trust import trust_line
+from eqsat.report.trust import trust_line, weakest_proof
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -297,6 +297,8 @@ def proof_lines(proof: ModelProof) -> list[str]:
     lines = [f"proof     {proof.statement}"]
     if proof.rules:
         lines.append(f"          by {', '.join(proof.rules)}")
+    if proof.trust is not None and proof.trust.rules:
+        lines.append(f"          {weakest_proof(proof.trust)}")
     lines += [f"          no rule joins {place}" for place in proof.apart]
     if proof.stop_reason:
         lines.append(f"          stopped: {proof.stop_reason}")

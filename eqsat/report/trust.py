@@ -1,18 +1,16 @@
-"""What the result rests on: the rules that lead from the input to it, and the weakest link among them."""
+"""What a result or a proof rests on: the rules on the way, what is proven of each, and the weakest link among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar, get_args
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
 
 from eqsat.explain.origin import Origin
 from eqsat.rules.ast import Rule
 from eqsat.rules.selection import NumericsClass
-from eqsat.rules.verdicts import Trust, known_verdict
+from eqsat.rules.verdicts import Trust, known_verdict, weakest_verdict
 from eqsat.text import name_of
-
-K = TypeVar("K")
 
 _SHOWN = 3
 _NO_VERDICT = "no verdict is known"
@@ -28,7 +26,7 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class TrustInRules:
-    """The rules behind a result.
+    """The rules behind a result or a proof.
 
     Attributes:
         rules: Their names, in the order of the rule files.
@@ -36,6 +34,7 @@ class TrustInRules:
         numerics_by: The rules of that class.
         proof: The weakest verdict that is known of them; None if some have none, or without rules.
         proof_by: The rules with that verdict, or without any.
+        verdicts: What is known of each rule, by name; None for those without a verdict.
     """
 
     rules: tuple[str, ...]
@@ -43,6 +42,7 @@ class TrustInRules:
     numerics_by: tuple[str, ...] = ()
     proof: Trust | None = None
     proof_by: tuple[str, ...] = ()
+    verdicts: Mapping[str, Trust | None] = field(default_factory=dict)
 
 
 def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRules:
@@ -52,43 +52,48 @@ def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRul
         origins: By node of the result.
         rules: All that were selected.
     """
-    applied = {step.rule for origin in origins.values() for step in origin.steps}
+    return trust_of({step.rule for origin in origins.values() for step in origin.steps}, rules)
+
+
+def trust_of(names: Collection[str], rules: Sequence[Rule]) -> TrustInRules:
+    """The same for rules of some names; a name that no rule has is left out."""
     # A rule that holds in both directions is two rules of one name.
     found: dict[str, list[Rule]] = {}
     for rule in rules:
-        if rule.name in applied:
+        if rule.name in names:
             found.setdefault(rule.name, []).append(rule)
     if not found:
         return TrustInRules(())
     kinds: tuple[NumericsClass, ...] = get_args(NumericsClass)
-    order: tuple[Trust, ...] = get_args(Trust)
     classes: dict[str, NumericsClass] = {name: same[0].numerics.kind for name, same in found.items()}
-    numerics = _last(classes.values(), kinds)
+    numerics = max(classes.values(), key=kinds.index)
     verdicts: dict[str, Trust | None] = {name: known_verdict(same) for name, same in found.items()}
     unknown = tuple(name for name, verdict in verdicts.items() if verdict is None)
-    known: list[Trust] = [verdict for verdict in verdicts.values() if verdict is not None]
-    proof = None if unknown else _last(known, order)
+    proof = weakest_verdict(verdicts.values())
     return TrustInRules(
         tuple(found),
         numerics,
         tuple(name for name, kind in classes.items() if kind == numerics),
         proof,
         unknown or tuple(name for name, verdict in verdicts.items() if verdict == proof),
+        verdicts,
     )
 
 
 def trust_line(found: TrustInRules) -> str:
-    """The weakest link of at least one rule, in one line."""
-    count = f"{len(found.rules):,} rule{'s' if len(found.rules) != 1 else ''}"
-    proof = _NO_VERDICT if found.proof is None else _MEANING[found.proof]
-    return (
-        f"trust     {count}; weakest class: {found.numerics} ({_some(found.numerics_by)}); "
-        f"weakest proof: {proof} ({_some(found.proof_by)})"
-    )
+    """The weakest links of at least one rule, in one line."""
+    weakest = f"weakest class: {found.numerics} ({_some(found.numerics_by)})"
+    return f"trust     {count_of_rules(found)}; {weakest}; {weakest_proof(found)}"
 
 
-def _last(values: Iterable[K], order: Sequence[K]) -> K:
-    return max(values, key=order.index)
+def count_of_rules(found: TrustInRules) -> str:
+    return f"{len(found.rules):,} rule{'s' if len(found.rules) != 1 else ''}"
+
+
+def weakest_proof(found: TrustInRules) -> str:
+    """The weakest proof of at least one rule, in words."""
+    words = _NO_VERDICT if found.proof is None else _MEANING[found.proof]
+    return f"weakest proof: {words} ({_some(found.proof_by)})"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -51,12 +51,20 @@ def key_of(rule: Rule) -> str | None:
 
 def stored_verdict(rules: Iterable[Rule]) -> Trust | None:
     """The weakest stored verdict on some shipped rules; None if one of them has none."""
-    return _weakest([_stored().get(key_of(rule) or "") for rule in rules])
+    return weakest_verdict([_stored().get(key_of(rule) or "") for rule in rules])
 
 
 def known_verdict(rules: Iterable[Rule]) -> Trust | None:
     """The weakest verdict on some rules, stored or from the cache; None if one of them has none."""
-    return _weakest([stored_verdict([rule]) or _kept(rule) for rule in rules])
+    return weakest_verdict([stored_verdict([rule]) or _kept(rule) for rule in rules])
+
+
+def weakest_verdict(verdicts: Iterable[Trust | None]) -> Trust | None:
+    """The weakest of some verdicts; None if one is not known, or if there are none."""
+    found = list(verdicts)
+    known: list[Trust] = [trust for trust in found if trust is not None]
+    order: tuple[Trust, ...] = get_args(Trust)
+    return max(known, key=order.index) if known and len(known) == len(found) else None
 
 
 def keep_verdict(rule: Rule, verdict: Trust, *, only_first: bool = False) -> None:
@@ -79,12 +87,6 @@ def _kept(rule: Rule) -> Trust | None:
 def _kept_key(rule: Rule) -> str | None:
     text = content_of(rule)
     return None if text is None else kept.key_of([("rule", text)], (), rooms=_ROOMS)
-
-
-def _weakest(found: list[Trust | None]) -> Trust | None:
-    known: list[Trust] = [trust for trust in found if trust is not None]
-    order: tuple[Trust, ...] = get_args(Trust)
-    return max(known, key=lambda trust: order.index(trust)) if known and len(known) == len(found) else None
 
 
 @cache

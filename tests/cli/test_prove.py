@@ -62,4 +62,31 @@ def test_the_input_that_tells_them_apart_is_written(files: dict[str, str], tmp_p
 
 def test_the_chain_of_rules_is_printed(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", files["one"], files["two"]]) == 0
-    assert "relu_twice [exact]" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "relu_twice (proven) [exact]" in said
+    assert "trust     1 rule; weakest proof: proven for all shapes and values (relu_twice)" in said
+
+
+def test_the_weakest_rule_of_the_chain_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
+    rules, models = (
+        tmp_path / "mine.rules",
+        {"long": "a = Asinh(x) b = Sinh(a) c = Neg(b) y = Neg(c)", "short": "y = Identity(x)"},
+    )
+    rules.write_text("rule mine : real\n    Sinh(Asinh(x))  =>  x\n")
+    for name, body in models.items():
+        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body))
+    given = ["prove", *(str(tmp_path / f"{name}.onnxtxt") for name in models), "-r", str(rules)]
+    assert main([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["trust"]["verdicts"] == {"negate_twice": "proven", "mine": "executed"}
+    assert (found["trust"]["proof"], found["trust"]["proof_by"]) == ("executed", ["mine"])
+    assert {j["proof"] for j in found["joints"] if "mine" in j["rules"]} == {"executed"}
+    assert main(given) == 0
+    assert "weakest proof: executed on random instances (mine)" in capsys.readouterr().out
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "other"))
+    assert main([*given, "--trust"]) == 0
+    said = capsys.readouterr().out
+    assert "mine (no verdict)" in said and "weakest proof: no verdict is known (mine)" in said

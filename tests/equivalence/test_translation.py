@@ -37,6 +37,7 @@ def test_the_class_is_that_of_the_weakest_rule_in_the_proof() -> None:
     proof = eqsat.optimize(EXACT, prove=True).summary.proof
     assert proof is not None and (proof.verdict, proof.numerics) == ("equal", "exact")
     assert proof.statement == "equal to the bit"
+    assert proof.trust is not None and (proof.trust.proof, proof.trust.proof_by) == ("proven", ("relu_twice",))
     assert eqsat.optimize(EXACT).summary.proof is None
 
 
