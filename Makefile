@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 N      ?= 1000
+PYTHONS ?= python3.11 python3.12 python3.13
 START  ?= 0
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
@@ -18,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test docs clean
+.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test pythons first-hour report-test docs clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -98,6 +99,10 @@ zoo: $(STAMP)  ## exported models with free sizes, their errors beside ONNX Runt
 
 wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
 	$(BIN)/python -m tests.wheel $(WHEEL_TEST)
+
+# Others are named as commands or paths: make pythons PYTHONS="python3.13 /somewhere/bin/python".
+pythons: $(STAMP)  ## the same, with all dependencies, under each Python from 3.11 to 3.13 that is here
+	$(BIN)/python -m tests.wheel --under $(PYTHONS)
 
 first-hour: $(STAMP)  ## the README and the tutorials in a clean environment; `make first-hour FIRST_HOUR=--short` in two minutes
 	$(BIN)/python -m tests.first_hour $(FIRST_HOUR)

@@ -22,10 +22,16 @@ PAGES = (
     "docs/how-it-thinks.md",
     "docs/install.md",
     "docs/optimize.md",
+    "docs/report.md",
+    "docs/explain.md",
+    "docs/prove.md",
+    "docs/quantize.md",
     "docs/targets.md",
     "docs/int8-accelerator.md",
     "docs/write-a-rule.md",
-    "docs/report.md",
+    "docs/write-a-backend.md",
+    "docs/codegen.md",
+    "docs/partitioned-model.md",
 )
 
 # What the README's commands name. A convolution, as users' models have; samples; a rule.

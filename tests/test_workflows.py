@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import eqsat
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
@@ -35,6 +37,14 @@ def test_each_version_of_the_package_is_tried() -> None:
     }
     tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text("utf-8")
     assert set(re.findall(r'"(3\.\d+)"', tests)) == named
+
+
+def test_one_version_is_named() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    cited = (ROOT / "CITATION.cff").read_text("utf-8")
+    newest = re.findall(r"^## \[(.+?)\] - (?:not released yet|\d{4}-\d\d-\d\d)$", changes, re.MULTILINE)[0]
+    assert re.findall(r"^version: (.+)$", cited, re.MULTILINE) == [newest]
+    assert eqsat.__version__ == newest
 
 
 def test_templates_ask_for_what_contributors_are_told() -> None:

@@ -2,6 +2,7 @@
 
 A checkout finds its rules in ``rules/``, an installed package inside itself; only an installation shows whether the
 wheel has everything. ``--short`` borrows the dependencies of the running environment instead of installing them.
+``make pythons`` does it with all dependencies under each version of Python that this machine has.
 """
 
 from __future__ import annotations
@@ -46,14 +47,39 @@ def main() -> None:
     """Build, install, use."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="borrow the installed dependencies")
-    short = parser.parse_args().short
+    parser.add_argument("--under", nargs="+", metavar="PYTHON", help="interpreters; those not here are left out")
+    options = parser.parse_args()
+    if options.under and options.short:
+        parser.error("--under installs the dependencies of each interpreter: it excludes --short")
+    pythons = found(options.under) if options.under else [sys.executable]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        wheel = build(folder)
+        wheel = build(Path(name))
         check_content(wheel)
-        python = install(wheel, folder, short)
-        use(python, folder)
-    step(f"{wheel.name} is complete and works")
+        for i, python in enumerate(pythons):
+            folder = Path(name) / str(i)
+            folder.mkdir()
+            installed = install(wheel, folder, options.short, python)
+            use(installed, folder)
+            step(f"{wheel.name} is complete and works under Python {version(installed)}")
+
+
+def found(names: list[str]) -> list[str]:
+    """The interpreters that run here."""
+    here: list[str] = []
+    for name in names:
+        try:
+            version(name)
+        except (OSError, subprocess.CalledProcessError):
+            step(f"{name} is not here and is left out")
+        else:
+            here.append(name)
+    return here or sys.exit("none of these interpreters is here: make pythons PYTHONS='PATH ...'")
+
+
+def version(python: str | Path) -> str:
+    """Of an interpreter, such as ``"3.12.1"``."""
+    ask = "import platform; print(platform.python_version())"
+    return subprocess.check_output([python, "-c", ask], encoding="utf-8", stderr=subprocess.DEVNULL).strip()
 
 
 def build(folder: Path) -> Path:
@@ -81,11 +107,11 @@ def check_content(wheel: Path) -> None:
     assert not relative, f"on a package index these lead nowhere: {relative}"
 
 
-def install(wheel: Path, folder: Path, short: bool) -> Path:
-    """The interpreter of a fresh environment with the wheel in it."""
+def install(wheel: Path, folder: Path, short: bool, base: str = sys.executable) -> Path:
+    """The interpreter of a fresh environment of ``base`` with the wheel in it."""
     step("installing, with the dependencies of this environment" if short else "installing, with all dependencies")
     environment = folder / "venv"
-    run(sys.executable, "-m", "venv", environment)
+    run(base, "-m", "venv", environment)
     python = environment / "bin" / "python"
     if short:
         # A plain path: the .pth files behind it, such as that of an editable eqsat, are not followed.
