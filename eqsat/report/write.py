@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from eqsat.errors import EqsatError
@@ -49,6 +51,13 @@ def write(summary: Summary, path: Path) -> None:
         case _:
             from eqsat.report.html import to_html
 
-            text = to_html(summary)
+            text = to_html(_dated(summary))
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def _dated(summary: Summary) -> Summary:
+    """With the time of writing, unless a date is given: a page that was sent on says of when it is."""
+    if summary.made is None or summary.made.date:
+        return summary
+    return replace(summary, made=replace(summary.made, date=datetime.now(UTC).isoformat(timespec="seconds")))

@@ -225,6 +225,43 @@ def test_in_print_tables_are_whole_and_tools_are_gone(summary: Summary, tmp_path
     assert ask(page, script, tmp_path) == [0, 0, True]
 
 
+# What the pictures of a graph on paper contain: the nodes of each, seen while they are drawn, and those that are cut.
+ON_PAPER = """
+const all = new Map(), cut = [];
+const draw = View.prototype.drawNode;
+View.prototype.drawNode = function (i, n, s) {
+  if (this.wide === SHEET[0] && !document.contains(this.canvas)) {
+    const top = n[Y] * s + this.y, bottom = (n[Y] + this.size[i][1]) * s + this.y;
+    if (top >= 0 && bottom <= this.high) all.set(`${n[OP]} ${n[NAME]} ${n[KIND]}`, this.canvas);
+    else if (bottom > 0 && top < this.high) cut.push(n[NAME]);
+  }
+  draw.call(this, i, n, s);
+};
+dispatchEvent(new Event("beforeprint"));
+const sheets = document.querySelectorAll(".paper canvas").length, said = document.querySelector(".paper").textContent;
+dispatchEvent(new Event("afterprint"));
+const left = document.querySelectorAll(".paper canvas").length;
+const kept = document.querySelectorAll("canvas.unprinted").length;
+"""
+
+
+def test_the_whole_graph_is_on_paper(tmp_path: Path) -> None:
+    told = large(150)
+    nodes = sum(len(side.nodes) for side in (told.graphs[0].before, told.graphs[0].after))
+    script = "return [all.size, cut, sheets, left, kept, said];"
+    found, cut, sheets, left, kept, said = ask(to_html(told), ON_PAPER + script, tmp_path)
+    # Both sides of this sample have the same names.
+    assert found == nodes // 2 and cut == []
+    assert sheets > 6
+    assert (left, kept, said) == (0, 0, "")
+
+
+def test_a_graph_that_is_too_long_for_paper_says_so(tmp_path: Path) -> None:
+    script = "return [all.size, sheets, left, kept, said];"
+    found = ask(to_html(large(5000)), ON_PAPER + script, tmp_path)
+    assert found == [0, 0, 0, 0, "The graph is too long to be printed. This is what was on the screen."]
+
+
 def test_narrow_windows_do_not_scroll_sideways(summary: Summary, tmp_path: Path) -> None:
     script = "return [document.documentElement.scrollWidth, innerWidth];"
     wide, window = ask(to_html(summary), script, tmp_path, size="500,900")

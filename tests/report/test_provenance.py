@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -88,3 +90,16 @@ def test_the_command_line_and_the_date(
         made_then = eqsat.optimize(model, verify=False).summary.made
         assert made_then is not None
         assert made_then.date == date
+
+
+def test_a_page_has_the_date_of_its_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    model = str(_model(tmp_path / "model.onnx"))
+    page = tmp_path / "page.html"
+    before = datetime.now(UTC).replace(microsecond=0)
+    eqsat.optimize(model, verify=False).report(page)
+    (date,) = re.findall(r"· (\d{4}-\d\d-\d\dT[\d:]+\+00:00)</p>", page.read_text("utf-8"))
+    assert before <= datetime.fromisoformat(date) <= datetime.now(UTC)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    eqsat.optimize(model, verify=False).report(page)
+    assert "1970-01-02T00:00:00+00:00" in page.read_text("utf-8")

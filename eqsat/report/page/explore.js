@@ -167,8 +167,16 @@
   $("select")?.addEventListener("change", (e) => open(Number(e.target.value)));
   const colours = () => views.forEach((view) => view.readColours());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", colours);
-  // A printed page is light, and a canvas has to be drawn so before it is printed.
-  const printing = (on) => { document.documentElement.classList.toggle("light", on); colours(); views.forEach((view) => view.draw()); };
+  // A printed page is light, and has the whole graph: canvases have to be drawn so before it is printed.
+  const printing = (on) => {
+    document.documentElement.classList.toggle("light", on); colours();
+    for (const view of views) {
+      const paper = view.canvas.nextElementSibling, sheets = on ? view.sheets() : [];
+      view.draw();
+      paper.replaceChildren(...(sheets ?? [element("p", "The graph is too long to be printed. This is what was on the screen.", "soft")]));
+      view.canvas.classList.toggle("unprinted", Boolean(sheets?.length));
+    }
+  };
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   open(0);

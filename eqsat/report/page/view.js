@@ -2,6 +2,7 @@
 "use strict";
 const [X, Y, KIND, OP, NAME, TARGET, READS, MAKES, COST, WORK, OPERATORS, STEPS, FOLDED] = Array(13).keys();
 const NODE = [176, 40], LEAF = [150, 26], BAND = 400, LONG = 20, LEGIBLE = 0.45, COARSE = 0.18;
+const SHEET = [1000, 600], ON_PAPER = 0.8, MOST_SHEETS = 24;
 
 class View {
   constructor(canvas, hues, onchange) {
@@ -119,6 +120,28 @@ class View {
       this.drawNode(i, n, s);
     }
     this.onchange?.();
+  }
+  sheets() { /* The whole graph as pictures that fill half a page each; null if that takes too many. */
+    const g = this.graph, scale = Math.min(ON_PAPER, (SHEET[0] - 16) / g.width), tall = SHEET[1] / scale, ends = [-8];
+    if (g.height > MOST_SHEETS * tall) return null;
+    const rows = g.nodes.map((n, i) => [n[Y], n[Y] + this.size[i][1]]).sort((a, b) => b[0] - a[0]);
+    while (g.height + 8 - ends.at(-1) > tall) {
+      // No node is cut, nor its frame.
+      let end = ends.at(-1) + tall;
+      for (const [top, bottom] of rows) if (top < end + 2 && bottom > end - 2) end = top - 2;
+      ends.push(end > ends.at(-1) ? end : ends.at(-1) + tall);
+    }
+    ends.push(g.height + 8);
+    return ends.slice(1).map((end, k) => this.sheet(scale, ends[k], end));
+  }
+  sheet(scale, top, bottom) {
+    const { canvas, pen, wide, high, dots, x, y, scale: s, onchange } = this, picture = document.createElement("canvas");
+    Object.assign(this, { canvas: picture, pen: picture.getContext("2d"), dots: 1.5, wide: SHEET[0], high: (bottom - top) * scale, scale, onchange: null });
+    picture.width = this.wide * this.dots; picture.height = Math.ceil(this.high * this.dots);
+    this.x = (this.wide - this.graph.width * scale) / 2; this.y = -top * scale;
+    this.draw();
+    Object.assign(this, { canvas, pen, wide, high, dots, x, y, scale: s, onchange });
+    return picture;
   }
   drawRegions(top, bottom, s) {
     const pen = this.pen;
