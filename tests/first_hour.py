@@ -77,8 +77,8 @@ def main() -> None:
         run(python, "-c", FILES, cwd=new(folder / "mine"))
         follow_readme(python, folder / "mine", prove=short)
         if not short:
-            # The page on rules proves some.
-            run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}[prove]")
+            # The page on rules proves some, that on quantization compares; both say what to install.
+            run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}[prove]", "onnxruntime")
         for page in PAGES[:1] if short else PAGES:
             follow_page(python, ROOT / page, new(folder / Path(page).stem))
     step(f"the first hour passes, in {(time.monotonic() - begin) / 60:.1f} minutes")
