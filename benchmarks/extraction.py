@@ -5,7 +5,8 @@
 DIRECTORY holds ``*/*.json.gz`` (or ``.json``) files in the format of egraph-serialize, where a child is the name of an
 e-node that stands for its class, and ``best_known.csv`` with what others reach: greedy extraction, an integer program
 without the rows of :mod:`eqsat.extract.milp.formulation`, SmoothE on a GPU, SCIP, CPLEX. One target, no copies; the
-cost of a program counts each e-node once. E-graphs with negative costs are left out.
+cost of a program counts each e-node once. Roots without e-nodes, as some collections have, are left out, and so are
+e-graphs with negative costs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ PUBLISHED = ("bottom_up", "faster_greedy_dag", "highs_ilp", "best_known")
 
 
 def read_egraph(path: Path) -> Problem:
-    """An e-graph file as an extraction problem with one target."""
+    """An e-graph file as an extraction problem with one target; roots without e-nodes are left out.
+
+    Raises:
+        ValueError: No root has an e-node.
+    """
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
         content = json.load(file)
     nodes: dict[str, dict[str, Any]] = content["nodes"]
@@ -40,6 +45,9 @@ def read_egraph(path: Path) -> Problem:
     children = tuple(
         tuple(sorted({number[str(nodes[child]["eclass"])] for child in node["children"]})) for node in nodes.values()
     )
+    roots = sorted({number[str(root)] for root in content["root_eclasses"] if str(root) in number})
+    if not roots:
+        raise ValueError("no root has e-nodes")
     nothing = np.zeros((len(number), 1))
     return Problem(
         targets=("cpu",),
@@ -50,7 +58,7 @@ def read_egraph(path: Path) -> Problem:
         copy_in=nothing,
         copy_out=nothing,
         dispatch=np.zeros(1),
-        roots=tuple(sorted({number[str(root)] for root in content["root_eclasses"]})),
+        roots=tuple(roots),
     )
 
 
@@ -106,7 +114,11 @@ def main(arguments: list[str] | None = None) -> int:
         name = name_of(path, options.directory)
         if options.only and not any(part in name for part in options.only):
             continue
-        problem = read_egraph(path)
+        try:
+            problem = read_egraph(path)
+        except ValueError as error:
+            print(f"{name:<44}{error}: left out")
+            continue
         if (problem.cost < 0).any():
             print(f"{name:<44}negative costs: left out")
             continue

@@ -47,6 +47,15 @@ def test_children_stand_for_their_classes(directory: Path) -> None:
     assert problem.roots == (3,)
 
 
+def test_roots_without_e_nodes_are_left_out(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = directory / "small" / "shared.json"
+    path.write_text(json.dumps(EGRAPH | {"root_eclasses": ["absent", "3"]}), "utf-8")
+    assert extraction.read_egraph(path).roots == (3,)
+    path.write_text(json.dumps(EGRAPH | {"root_eclasses": ["absent"]}), "utf-8")
+    assert extraction.main([str(directory), "--only", "small/shared"]) == 0
+    assert "no root has e-nodes: left out" in capsys.readouterr().out
+
+
 def test_the_table_and_the_file(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert extraction.main([str(directory), "--json", str(directory / "out.json")]) == 0
     output = capsys.readouterr().out
