@@ -53,7 +53,7 @@ from eqsat.stages.event import Progress
 from eqsat.stages.extract import Limited, check_objective, extract
 from eqsat.stages.load import Loaded, load
 from eqsat.stages.newer import about_opset
-from eqsat.stages.notes import about_sizes, about_undecided
+from eqsat.stages.notes import about_model, about_undecided
 from eqsat.stages.options import Objective, SearchOptions
 from eqsat.stages.price import Priced, costs_of, price
 from eqsat.stages.saturate import saturate
@@ -155,8 +155,7 @@ class Search:
         """
         given = loaded.model
         size = len(given.graph)
-        # What is to be said of sizes is said of the whole model.
-        untouched, notes = "", [*loaded.notes, *(about_sizes(loaded) if counts is None else ())]
+        untouched, notes = "", [*loaded.notes, *(about_model(loaded) if counts is None else ())]
         found: Priced | None = None
         nested: Nested[Search] = Nested()
         alternatives: tuple[Alternative, ...] = ()

@@ -1,11 +1,18 @@
-"""What a summary says about free sizes: where costs were taken, and what could not be applied because of them."""
+"""What a summary says about a model: whether it was exported for training, and what its free sizes mean.
+
+Costs are taken at some sizes, and not all that could be applied at these can be applied at all.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+
+import onnx_ir as ir
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.model.read.dims import following_option
+from eqsat.model.read.tidy import is_false
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.load import Loaded
 
@@ -13,7 +20,12 @@ MOST_UNDECIDED = 5
 """Rules and composites that a note on free sizes lists."""
 
 
-def about_sizes(loaded: Loaded) -> list[str]:
+def about_model(loaded: Loaded) -> list[str]:
+    """What is said of a model as a whole, and not again of its bodies."""
+    return [*_about_training(loaded.model), *_about_sizes(loaded)]
+
+
+def _about_sizes(loaded: Loaded) -> list[str]:
     """At which sizes costs are taken, where some are free."""
     if not loaded.sizes:
         return []
@@ -28,6 +40,26 @@ def about_sizes(loaded: Loaded) -> list[str]:
         told = f"; with {' '.join(options)} rules know it too" if all(options) else ""
         notes.append(f"operators require sizes to agree, and costs and verification take them so: {said}{told}")
     return notes
+
+
+def _about_training(model: ir.Model) -> list[str]:
+    """Operators in training mode, which few who deploy a model mean to have."""
+    found = Counter(node.op_type for node in model.graph.all_nodes() if _trains(node))
+    if not found:
+        return []
+    said = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
+    return [
+        f"operators in training mode are hardly rewritten, since they compute what training needs: {said}; export the "
+        "model for inference, in PyTorch after `model.eval()`"
+    ]
+
+
+def _trains(node: ir.Node) -> bool:
+    if node.domain or node.op_type not in ("Dropout", "BatchNormalization"):
+        return False
+    if node.op_type == "Dropout":
+        return len(node.inputs) > 2 and not is_false(node.inputs[2])
+    return node.attributes.get_int("training_mode", 0) == 1
 
 
 def about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:

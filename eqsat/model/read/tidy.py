@@ -109,7 +109,7 @@ def _required_names(graph: ir.Graph) -> list[tuple[ir.Node, int, str]]:
 def _trim(node: ir.Node) -> None:
     """Cuts absent inputs and unused optional outputs off the end, and the training inputs of Dropout."""
     op = op_key(node)
-    if op == _DROPOUT and len(node.inputs) > 1 and _is_false(node.inputs[2] if len(node.inputs) > 2 else None):
+    if op == _DROPOUT and len(node.inputs) > 1 and is_false(node.inputs[2] if len(node.inputs) > 2 else None):
         node.resize_inputs(1)
     count = len(node.inputs)
     while count and node.inputs[count - 1] is None:
@@ -137,7 +137,7 @@ def _trim(node: ir.Node) -> None:
 _OPTIONAL = opset.Schema.FormalParameterOption.Optional
 
 
-def _is_false(value: ir.Value | None) -> bool:
+def is_false(value: ir.Value | None) -> bool:
     """Whether an optional flag is absent or a constant false."""
     if value is None:
         return True
