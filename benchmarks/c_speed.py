@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ import onnx_ir as ir
 from threadpoolctl import threadpool_limits
 
 from benchmarks.executor import load_model, table
+from benchmarks.fresh_cache import fresh_cache
 from benchmarks.models import LIGHT, SHARED
 from benchmarks.output import write_json
 from benchmarks.peer import session
@@ -100,8 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = options.models or models(not options.integer, not options.float)
     rows = []
-    with threadpool_limits(1), tempfile.TemporaryDirectory() as cache:
-        os.environ["EQSAT_CACHE"] = cache  # so that build times are those of a first run
+    with threadpool_limits(1), fresh_cache():
         for name in names:
             rows.append(measure(name, options.repeat))
             print(f"{name} done", file=sys.stderr)

@@ -13,7 +13,6 @@ import argparse
 import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import onnx_ir as ir
 from threadpoolctl import threadpool_limits
 
 from benchmarks.executor import load_model, table
+from benchmarks.fresh_cache import fresh_cache
 from benchmarks.models import SHARED
 from benchmarks.output import write_json
 from benchmarks.peer import session
@@ -83,9 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where to write the rows")
     options = parser.parse_args(arguments)
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as cache, threadpool_limits(1):
+    with fresh_cache(), threadpool_limits(1):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        os.environ["EQSAT_CACHE"] = cache
         for name in options.models or models():
             rows.append(measure(name, options.repeat))
             print(f"{rows[-1]['model']} done", file=sys.stderr, flush=True)

@@ -15,9 +15,7 @@ them and proves 115 for all ranks and sizes. ``xla/xla.rules`` says those of its
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 import warnings
 from collections import Counter
@@ -26,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.executor import table
+from benchmarks.fresh_cache import fresh_cache
 from benchmarks.output import write_json
 from eqsat.check.instance import Instance
 from eqsat.check.lints import adds_nothing
@@ -120,8 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(given.only) - set(read("xla.rules"))):
         parser.error(f"a name of a rule of {FOLDER.name}/xla.rules is required; found: {unknown[0]}")
     warnings.simplefilter("ignore", RuntimeWarning)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["EQSAT_CACHE"] = folder  # What is kept there would take no time.
+    with fresh_cache():
         found = rows(given.only)
     print(table([{key: value for key, value in row.items() if key != "how"} for row in found]))
     print("\n".join(totals(found)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from benchmarks import proofs
+from benchmarks.fresh_cache import fresh_cache
 from eqsat.check.checked import verdict_of
 from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
@@ -50,3 +52,14 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
     assert [(r["verdict"], r["implied"], r["false variant"]) for r in rows] == [("proven", "yes", "refuted")] * 2
     assert "false variants refuted: 2 of 2" in capsys.readouterr().out
+
+
+def test_the_cache_of_others_is_found_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EQSAT_CACHE", "mine")
+    with fresh_cache():
+        assert os.environ["EQSAT_CACHE"] != "mine"
+    assert os.environ["EQSAT_CACHE"] == "mine"
+    monkeypatch.delenv("EQSAT_CACHE")
+    with fresh_cache():
+        assert Path(os.environ["EQSAT_CACHE"]).is_dir()
+    assert "EQSAT_CACHE" not in os.environ
