@@ -5,6 +5,7 @@ MkDocs finds the functions by their names; mkdocs.yml is its configuration.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -38,11 +39,21 @@ def notebook_page(text: str) -> str:
             parts.append(re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", source))
         elif cell["cell_type"] == "code":
             parts.append(f"````python\n{source}\n````")
+            parts += [picture for output in cell["outputs"] if (picture := _picture(output))]
             if printed := "".join(map(_printed, cell["outputs"])).rstrip():
                 parts.append(f"````text\n{printed}\n````")
     return "\n\n".join(parts) + "\n"
 
 
+def _picture(output: dict[str, Any]) -> str:
+    """The picture of one output of a cell; empty if it has none."""
+    drawn = "".join(output.get("data", {}).get("image/svg+xml", ""))
+    data = base64.b64encode(drawn.encode()).decode()
+    return f'<img alt="Output of the cell above" src="data:image/svg+xml;base64,{data}">' if drawn else ""
+
+
 def _printed(output: dict[str, Any]) -> str:
-    """The text of one output of a cell."""
+    """The text of one output of a cell that is no picture."""
+    if _picture(output):
+        return ""
     return "".join(output.get("text") or output.get("data", {}).get("text/plain", ""))

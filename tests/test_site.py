@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import re
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import eqsat
 from tests.report.browser import ask, needs_browser
@@ -49,6 +51,14 @@ def test_notebooks_become_pages() -> None:
         for link in re.findall(r"\]\(([^)#]+\.(?:md|ipynb))", page):
             target, notebook = DOCS / "examples" / link, ROOT / "examples" / f"{Path(link).stem}.ipynb"
             assert link.endswith(".md") and (target.resolve().exists() or notebook.exists())
+
+
+def test_pictures_of_notebooks_are_on_their_pages() -> None:
+    page = hooks().notebook_page((ROOT / "examples" / "optimize.ipynb").read_text("utf-8"))
+    (data,) = re.findall(r'<img alt="[^"]+" src="data:image/svg\+xml;base64,([^"]+)">', page)
+    drawn = ElementTree.fromstring(base64.b64decode(data))
+    assert drawn.tag == "{http://www.w3.org/2000/svg}svg" and len(list(drawn.iter())) > 20
+    assert "IPython.core.display.SVG object" not in page
 
 
 def test_words_for_the_tests_are_left_out_of_fences() -> None:
