@@ -166,6 +166,8 @@ def describe(value: Value, *, full: bool = False) -> str:
     if isinstance(value, list):
         parts = [f"sequence of {len(value)}", *(describe(v, full=full) for v in value)]
         return "\n".join(parts)
+    if isinstance(value, dict):
+        return "map of " + (", ".join(f"{key!r}: {_number(v)}" for key, v in value.items()) or "nothing")
     array = value
     facts = statistics(array)
     shape = ", ".join(map(str, array.shape))
@@ -181,6 +183,10 @@ def describe(value: Value, *, full: bool = False) -> str:
     return "  ".join(parts) + "\n" + elements
 
 
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
 def statistics(value: Value) -> dict[str, object]:
     """Type and shape; of numbers also the range and the mean of what is finite."""
     import numpy as np
@@ -189,6 +195,8 @@ def statistics(value: Value) -> dict[str, object]:
         return {"absent": True}
     if isinstance(value, list):
         return {"sequence": [statistics(v) for v in value]}
+    if isinstance(value, dict):
+        return {"map": {str(key): v for key, v in value.items()}}
     array = value
     dtype = "string" if array.dtype.kind in "OUS" else str(array.dtype)
     facts: dict[str, object] = {"dtype": dtype, "shape": list(array.shape)}

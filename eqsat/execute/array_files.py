@@ -110,7 +110,8 @@ def _member(name: str) -> str:
 def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Values as arrays that a file can hold without pickles, by name.
 
-    Strings become numpy's, elements of a sequence ``s`` are ``s[0]``, ``s[1]``, ...; absent values are left out.
+    Strings become numpy's, elements of a sequence ``s`` are ``s[0]``, ``s[1]``, ..., those of a map ``s['a']``; absent
+    values are left out.
 
     Raises:
         ExecutionError: A string ends in NUL, which numpy's files cannot express.
@@ -119,6 +120,8 @@ def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     for name, value in values.items():
         if isinstance(value, list | tuple):
             arrays |= storable({f"{name}[{i}]": v for i, v in enumerate(value)})
+        elif isinstance(value, dict):
+            arrays |= storable({f"{name}[{key!r}]": v for key, v in value.items()})
         elif value is not None:
             array = np.asarray(value)
             arrays[name] = _text(name, array) if array.dtype.kind == "O" else array

@@ -70,7 +70,11 @@ def compare_values(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Difference:
-    """Compare two values: arrays, sequences of arrays, or absent optionals (None)."""
+    """Compare two values: arrays, maps, sequences of either, or absent optionals (None)."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        if a.keys() != b.keys():
+            return _incomparable(name, f"a map of {sorted(a)[:5]} against one of {sorted(b)[:5]}")
+        a, b = _values(a), _values(b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         if len(a) != len(b):
             return _incomparable(name, f"a sequence of {len(a)} against one of {len(b)}")
@@ -86,12 +90,18 @@ def compare_values(
             max_rel_error=max((p.max_rel_error for p in parts), default=0.0),
             elements=sum(p.elements for p in parts),
         )
-    if a is None or b is None or isinstance(a, list | tuple) or isinstance(b, list | tuple):
+    if a is None or b is None or isinstance(a, list | tuple | dict) or isinstance(b, list | tuple | dict):
         return Difference(name, True) if a is b else _incomparable(name, f"{_kind(a)} against {_kind(b)}")
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return _incomparable(name, f"{_kind(a)} against {_kind(b)}")
     return _compare_arrays(name, a, b, numerics, *_tolerance(a.dtype, numerics, rtol, atol))
+
+
+def _values(found: dict[Any, Any]) -> np.ndarray:
+    """The values of a map in the order of its keys; numbers of Python stand for float32."""
+    values = np.array([found[key] for key in sorted(found)])
+    return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 def _tolerance(dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None) -> tuple[float, float]:
@@ -166,4 +176,6 @@ def _kind(value: Any) -> str:
         return "nothing"
     if isinstance(value, list | tuple):
         return f"a sequence of {len(value)}"
+    if isinstance(value, dict):
+        return f"a map of {len(value)}"
     return f"{value.dtype}[{', '.join(map(str, value.shape))}]"

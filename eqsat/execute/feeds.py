@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
+from eqsat.model.maps import is_map
 from eqsat.ops.evaluate import describe
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.schema.dimension import size_of
@@ -47,15 +48,15 @@ class Feed:
         has_default: Whether an initializer stands in for it.
     """
 
-    __slots__ = ("_dims", "_dtype", "_kind", "_shape", "_string", "has_default", "name", "optional")
+    __slots__ = ("_dims", "_dtype", "_kind", "_maps", "_shape", "_string", "has_default", "name", "optional")
 
     def __init__(self, value: ir.Value, *, has_default: bool) -> None:
         self.name = value.name or ""
         self.has_default = has_default
-        self.optional = isinstance(value.type, ir.OptionalType)
-        self._kind = (
-            "sequence" if isinstance(value.type, ir.SequenceType) else "optional" if self.optional else "tensor"
-        )
+        self._maps = is_map(value)
+        self.optional = isinstance(value.type, ir.OptionalType) and not self._maps
+        is_sequence, is_single = (isinstance(value.type, kind) for kind in (ir.SequenceType, ir.OptionalType))
+        self._kind = "sequence" if is_sequence else "single" if is_single else "tensor"
         self._string = value.dtype == ir.DataType.STRING
         self._dtype = None if value.dtype is None or self._string else numpy_dtype(int(value.dtype))
         dims = None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
@@ -95,12 +96,23 @@ class Feed:
         )
 
     def _container(self, given: Any) -> Any:
+        if self._maps:
+            return self._map(given)
         if self._kind == "sequence" and not isinstance(given, list | tuple):
             raise ExecutionError("a sequence is required", place=self._place, actual=describe(given))
         if not isinstance(given, list | tuple):
             return given
         arrays = [np.asarray(x) for x in given]
         return [self._strings(a) if a.dtype.kind in "OUS" else a for a in arrays]
+
+    def _map(self, given: Any) -> Any:
+        single = self._kind != "sequence"
+        maps = [given] if single else given
+        if not isinstance(maps, list | tuple) or not all(isinstance(one, dict) for one in maps):
+            what = "a map (a dictionary)" if single else "a sequence of maps (a list of dictionaries)"
+            actual = describe(given) if given is None or isinstance(given, np.ndarray | list) else type(given).__name__
+            raise ExecutionError(f"{what} is required", place=self._place, actual=actual)
+        return given if single else list(given)
 
     def _strings(self, array: np.ndarray) -> np.ndarray:
         """Strings in the form for kernels: Python's, in an array of objects, which numpy neither pads nor cuts."""

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
+from eqsat.model.maps import is_map
 from eqsat.model.read.dims import binding_hint, free_sizes
 from eqsat.model.read.given_sizes import Bound
 from eqsat.ops.operators import has
@@ -19,6 +20,8 @@ from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key
 from eqsat.schema.chosen_sizes import completed
 
+_ELEMENTS = 2
+"""Of a random sequence."""
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
 _NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
 MOST_ROUNDS = 3
@@ -123,13 +126,24 @@ def _symbol(dim: int | ir.SymbolicDim) -> str | None:
     return None if isinstance(dim, int) or dim.value is None else str(dim.value)
 
 
-def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> np.ndarray:
+def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> np.ndarray | list[np.ndarray]:
+    """A tensor, a sequence of a few, or an optional that is there."""
+    if (
+        isinstance(value.type, ir.SequenceType)
+        and isinstance(value.type.elem_type, ir.TensorType)
+        and not is_map(value)
+    ):
+        return [_tensor(model, value, sizes, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
+    return _tensor(model, value, sizes, seed, value.name or "")
+
+
+def _tensor(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int, name: str) -> np.ndarray:
     place = f"input {value.name!r}"
     hint = "provide it with --input or as an array"
-    if value.dtype is None or not isinstance(value.type, ir.TensorType):
-        raise ExecutionError(
-            "a tensor is required to draw a random input", place=place, actual=str(value.type), hint=hint
-        )
+    inner = value.type.elem_type if isinstance(value.type, ir.SequenceType | ir.OptionalType) else value.type
+    if value.dtype is None or not isinstance(inner, ir.TensorType) or is_map(value):
+        found = "a map" if is_map(value) else str(value.type)
+        raise ExecutionError("a tensor is required to draw a random input", place=place, actual=found, hint=hint)
     if value.shape is None:
         raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
     bound = [d if isinstance(d, int) else d.evaluate(sizes) for d in value.shape]
@@ -137,7 +151,7 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
     dtype = value.dtype.numpy()
     # Numbers are drawn in a wider type.
     bounds.current().admit(math.prod(shape) * 8, 0, place, "a random input")
-    rng = np.random.default_rng([seed, zlib.crc32((value.name or "").encode())])
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if value.dtype.is_floating_point():
         return rng.standard_normal(shape).astype(dtype)
     if value.dtype == ir.DataType.BOOL:

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
+from eqsat.model.maps import hide_maps, show_maps
 from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind, require_agreement
@@ -75,6 +76,7 @@ def load(
 
 def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
+    show_maps(source.proto)
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     restore_functions(source)
     remarks = remarks_of(source.proto)
@@ -86,6 +88,7 @@ def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mappi
     upgrade(source)
     if take_back(source):
         check(source)
+    hide_maps(source.proto)
     try:
         model = ir.from_proto(source.proto)
     except Exception as error:  # onnx_ir has no common base of its errors

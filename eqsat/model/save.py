@@ -6,12 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import onnx_ir as ir
 from onnx.serialization import registry
 
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.files import is_stream, reason, require_folder, staged
+from eqsat.model.maps import has_maps, show_maps
 from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions
@@ -101,8 +103,12 @@ def save(
                     alignment=ALIGNMENT,
                     align_threshold=SMALL,
                 )
-            else:
+            elif not has_maps(model):
                 ir.save(model, part)
+            if has_maps(model):
+                proto = onnx.load(part, load_external_data=False) if apart else ir.to_proto(model)
+                show_maps(proto)
+                onnx.save(proto, part)
     except OSError as error:
         raise ModelError("a place that can be written to is required", place=place, actual=reason(error)) from error
     except ir.serde.SerdeError as error:

@@ -366,5 +366,7 @@ def describe(value: Value) -> str:
         return "absent"
     if isinstance(value, list):
         return f"sequence of {len(value)}"
+    if isinstance(value, dict):
+        return f"map of {len(value)}"
     array = np.asarray(value)
     return f"{array.dtype}[{', '.join(str(d) for d in array.shape)}]"

@@ -35,6 +35,8 @@ def size_of(x: Any) -> int:
         return 0
     if isinstance(x, list):
         return sum(size_of(v) for v in x)
+    if isinstance(x, dict):
+        return len(x)
     return math.prod(x.shape)
 
 

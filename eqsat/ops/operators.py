@@ -21,6 +21,7 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     grouped_attention,
     integer,
     losses,
+    maps,
     matmul,
     normalization,
     pooling,

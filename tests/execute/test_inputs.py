@@ -85,7 +85,14 @@ def test_initialisers_among_the_inputs_need_no_value() -> None:
     assert list(complete_inputs(loaded)) == ["x"]
 
 
-@pytest.mark.parametrize("kind", ["seq(float[2])", "complex64[2]"])
+def test_a_sequence_has_a_few_elements_and_an_optional_is_there() -> None:
+    first, second = complete_inputs(model("g (seq(float[2]) x) => (seq(float[2]) y) { y = Identity(x) }"))["x"]
+    assert first.shape == second.shape == (2,) and first.dtype == np.float32 and not np.array_equal(first, second)
+    loaded = model("g (optional(int64[3]) x) => (int64[3] y) { y = OptionalGetElement(x) }")
+    assert complete_inputs(loaded)["x"].shape == (3,)
+
+
+@pytest.mark.parametrize("kind", ["seq(float[])", "complex64[2]"])
 def test_what_cannot_be_drawn_is_said(kind: str) -> None:
     with pytest.raises(ExecutionError, match="to draw a random input"):
         complete_inputs(model(f"g ({kind} x) => ({kind} y) {{ y = Identity(x) }}"))

@@ -17,6 +17,7 @@ from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.bodies import without_calls
 from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, IF, carried_types, types_of_branches
+from eqsat.model.inference.containers import TAKES_ELEMENT, element_type
 from eqsat.model.inference.index_ranges import keep_elements
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
 from eqsat.model.inference.shape_values import FOLLOWED, propagate
@@ -148,7 +149,7 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
     attrs = to_attrs(_bound(node, outer) if outer else node)
     own = len(node.inputs)
     if any(t is None and v is not None for t, v in zip(types[:own], inputs, strict=False)):
-        return [None] * len(node.outputs)
+        return [element_type(node.inputs[0])] if op in TAKES_ELEMENT else [None] * len(node.outputs)
     if run.normal:
         attrs = _normalize(run, node, op, attrs, types[:own])
         types = types[: len(node.inputs)] + types[own:]

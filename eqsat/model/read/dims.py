@@ -128,7 +128,9 @@ def sizes_of(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for value in model.graph.inputs:
         array = inputs.get(value.name or "")
-        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
+        if value.shape is None or array is None or not isinstance(value.type, ir.TensorType):
+            continue
+        if np.ndim(array) != len(value.shape):
             continue
         for dim, size in zip(value.shape, np.shape(array), strict=True):
             if not isinstance(dim, int) and dim.value is not None and dim.value.isidentifier():
@@ -140,17 +142,11 @@ def require_ranks(inputs: Sequence[ir.Value]) -> None:
     """Costs need ranks.
 
     Raises:
-        OptimizationError: A graph input has an unknown rank, or is not a tensor.
+        OptimizationError: A tensor among the inputs has an unknown rank.
     """
     for value in inputs:
         if isinstance(value.type, ir.SequenceType | ir.OptionalType):
-            what = "a sequence" if isinstance(value.type, ir.SequenceType) else "an optional"
-            raise OptimizationError(
-                "tensors are required as inputs",
-                place=f"input {value.name!r}",
-                actual=what,
-                hint="`eqsat run` executes such models as they are",
-            )
+            continue  # Opaque, as what is computed from it.
         if value.shape is None or value.dtype is None:
             raise OptimizationError(
                 "inputs of known rank are required",

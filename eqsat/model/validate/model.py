@@ -48,21 +48,6 @@ def validate(source: Source) -> None:
         except onnx.checker.ValidationError as error:
             what = " ".join(str(error).strip().split("\n\n==>")[0].split())
             raise ModelError("a valid ONNX model is required", place=source.place, actual=what) from error
-    _refuse_maps(source)
-
-
-def _refuse_maps(source: Source) -> None:
-    graph = source.proto.graph
-    for what, values in (("input", graph.input), ("output", graph.output)):
-        for value in values:
-            kind = value.type
-            if kind.HasField("map_type") or kind.sequence_type.elem_type.HasField("map_type"):
-                raise ModelError(
-                    f"{what}s that are tensors, sequences or optionals of tensors are required",
-                    place=source.at(f"{what} {value.name!r}"),
-                    actual="a map" if kind.HasField("map_type") else "a sequence of maps",
-                    hint="export the model without maps: skl2onnx leaves ZipMap out with options={'zipmap': False}",
-                )
 
 
 @contextmanager

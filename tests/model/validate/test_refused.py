@@ -134,17 +134,3 @@ def test_what_the_specification_allows_is_not_refused() -> None:
         model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]>\n{head} {{ {body} }}')
         model.graph.output[0].type.tensor_type.ClearField("shape")
         eqsat.load(model)
-
-
-def test_maps_are_refused_with_a_way_out() -> None:
-    helper = onnx.helper
-    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
-    kind = onnx.TypeProto()
-    kind.sequence_type.elem_type.map_type.key_type = onnx.TensorProto.INT64
-    kind.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3])
-    graph = helper.make_graph([node], "g", [x], [helper.make_value_info("y", kind)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 1)])
-    with pytest.raises(ModelError, match=r"output 'y': outputs that are tensors.*; got a sequence of maps") as caught:
-        eqsat.optimize(model)
-    assert "zipmap" in str(caught.value)
