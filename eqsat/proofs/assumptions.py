@@ -55,33 +55,7 @@ def of_bits(
     solver: Bits, parts: Sequence[ast.Expr], terms: Iterable[Term], dtypes: Mapping[str, ir.DataType]
 ) -> list[Any]:
     """The same for elements of known types, in their own arithmetic: comparisons of them, and with numbers."""
-    z3 = solver.z3
-    elements = elements_of(terms)
-    found: list[Any] = []
-    for left, sign, right in conditions.comparisons(list(parts)):
-        names = [_contents_of(left), _contents_of(right)]
-        sole = [None if n is None or len(elements.get(n, [])) != 1 else elements[n][0] for n in names]
-        types = {dtypes[n] for n in names if n is not None and n in dtypes}
-        if len(types) != 1 or sign not in _SIGNS or not _meet(left, right, elements):
-            continue
-        (dtype,) = types
-        sides: list[Any] = []
-        for symbol, expr in zip(sole, (left, right), strict=True):
-            if symbol is not None:
-                sides.append(solver.symbol(symbol.data, dtype))
-            elif (value := _plain(expr, dtypes)) is not None:
-                sides.append(_number(solver, value, dtype))
-        if len(sides) != 2 or any(side is None for side in sides):
-            continue
-        if z3.is_fp(sides[0]):
-            relation = {"<": z3.fpLT, "<=": z3.fpLEQ, ">": z3.fpGT, ">=": z3.fpGEQ, "==": z3.fpEQ, "!=": z3.fpNEQ}
-            found.append(relation[sign](*sides))
-        elif dtype.name.startswith("UINT"):
-            relation = {"<": z3.ULT, "<=": z3.ULE, ">": z3.UGT, ">=": z3.UGE}
-            found.append(relation[sign](*sides) if sign in relation else _compared(sides[0], sign, sides[1]))
-        else:
-            found.append(_compared(sides[0], sign, sides[1]))
-    return found
+    return _BitTranslation(solver, elements_of(terms), dtypes).facts(parts)
 
 
 def elements_of(terms: Iterable[Term]) -> dict[str, list[Term]]:
@@ -155,6 +129,120 @@ def _compared(a: Any, sign: str, b: Any) -> Any:
     return True
 
 
+class ElementTranslation:
+    """Conditions on elements of known types, as formulas of any kind: what ``compare`` and the others make.
+
+    Args:
+        elements: By the name of their tensor.
+        dtypes: By the same names.
+    """
+
+    def __init__(self, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+        self.elements = elements
+        self.dtypes = dtypes
+
+    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+        """The comparison of two elements, or of one with a number; None if the type does not hold the number."""
+        raise NotImplementedError
+
+    def known(self, value: bool) -> Any:
+        raise NotImplementedError
+
+    def all_of(self, parts: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def any_of(self, parts: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def facts(self, parts: Iterable[ast.Expr]) -> list[Any]:
+        """What some conditions imply, as far as it can be translated."""
+        found: list[Any] = []
+        for part in parts:
+            with contextlib.suppress(_Untranslated):
+                found.append(self._truth(part))
+        return found
+
+    def _truth(self, expr: ast.Expr) -> Any:
+        match expr:
+            case ast.Binary(op="or"):
+                return self.any_of([self._truth(expr.left), self._truth(expr.right)])
+            case ast.Binary(op="and"):
+                return self.all_of(self.facts((expr.left, expr.right)))
+            case ast.Compare():
+                is_of_type = _type_comparison(expr, self.dtypes)
+                if is_of_type is not None:
+                    return self.known(is_of_type)
+                found: list[Any] = []
+                for left, sign, right in conditions.comparisons([expr]):
+                    with contextlib.suppress(_Untranslated):
+                        found.append(self._comparison(left, sign, right))
+                if found:
+                    return self.all_of(found)
+        raise _Untranslated
+
+    def _comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
+        names = {name for name in (_contents_of(left), _contents_of(right)) if name is not None}
+        types = {self.dtypes[name] for name in names if name in self.dtypes}
+        if len(types) != 1 or sign not in _SIGNS or not _meet(left, right, self.elements):
+            raise _Untranslated
+        (dtype,) = types
+        found = self.compare(self._side(left), sign, self._side(right), dtype)
+        if found is None:
+            raise _Untranslated
+        return found
+
+    def _side(self, expr: ast.Expr) -> Term | Fraction:
+        name = _contents_of(expr)
+        if name is not None and len(self.elements.get(name, ())) == 1:
+            return self.elements[name][0]
+        plain = _plain(expr, self.dtypes) if name is None else None
+        if plain is None:
+            raise _Untranslated
+        return plain
+
+
+def _type_comparison(expr: ast.Compare, dtypes: Mapping[str, ir.DataType]) -> bool | None:
+    """Whether ``x.dtype == float32`` holds; None for other comparisons."""
+    name = conditions.member(expr.first, "dtype")
+    if name is None or name not in dtypes or len(expr.rest) != 1:
+        return None
+    ((sign, right),) = expr.rest
+    if not isinstance(right, ast.Name) or right.name not in DTYPES or sign not in ("==", "!="):
+        return None
+    return (dtypes[name] == DTYPES[right.name]) == (sign == "==")
+
+
+class _BitTranslation(ElementTranslation):
+    """Comparisons as formulas of z3."""
+
+    def __init__(self, solver: Bits, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+        super().__init__(elements, dtypes)
+        self.solver = solver
+
+    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+        z3 = self.solver.z3
+        a, b = (
+            self.solver.symbol(side.data, dtype) if isinstance(side, Term) else _number(self.solver, side, dtype)
+            for side in (left, right)
+        )
+        if a is None or b is None:
+            return None
+        if z3.is_fp(a):
+            relation = {"<": z3.fpLT, "<=": z3.fpLEQ, ">": z3.fpGT, ">=": z3.fpGEQ, "==": z3.fpEQ, "!=": z3.fpNEQ}
+            return relation[sign](a, b)
+        relation = {"<": z3.ULT, "<=": z3.ULE, ">": z3.UGT, ">=": z3.UGE}
+        return relation[sign](a, b) if dtype.name.startswith("UINT") and sign in relation else _compared(a, sign, b)
+
+    def known(self, value: bool) -> Any:
+        return self.solver.z3.BoolVal(value)
+
+    def all_of(self, parts: Sequence[Any]) -> Any:
+        return self.solver.z3.And(*parts)
+
+    def any_of(self, parts: Sequence[Any]) -> Any:
+        return self.solver.z3.Or(*parts)
+
+
 class _RealTranslation:
     """Expressions over contents as numbers of z3."""
 
@@ -182,11 +270,10 @@ class _RealTranslation:
                     with contextlib.suppress(_Untranslated):
                         found.append(self.truth(side))
                 return z3.And(*found)
-            case ast.Compare(rest=((sign, right),)) if conditions.member(expr.first, "dtype") in self.dtypes:
-                given = self.dtypes[conditions.member(expr.first, "dtype") or ""]
-                if isinstance(right, ast.Name) and right.name in DTYPES and sign in ("==", "!="):
-                    return z3.BoolVal((given == DTYPES[right.name]) == (sign == "=="))
             case ast.Compare():
+                is_of_type = _type_comparison(expr, self.dtypes)
+                if is_of_type is not None:
+                    return z3.BoolVal(is_of_type)
                 found, left = [], expr.first
                 for sign, right in expr.rest:
                     if sign not in _SIGNS or not _meet(left, right, self.elements):
@@ -230,4 +317,4 @@ class _RealTranslation:
         return bound
 
 
-__all__ = ["elements_of", "of_bits", "of_reals"]
+__all__ = ["ElementTranslation", "elements_of", "of_bits", "of_reals"]

@@ -209,6 +209,9 @@ class Bits:
                 return z3.If(args[0] < 0, -args[0], args[0])
             case "Abs":
                 return args[0]
+            case "Sign":
+                one, zero = z3.BitVecVal(1, width), z3.BitVecVal(0, width)
+                return z3.If(less(zero, args[0]), one, z3.If(args[0] == zero, zero, -one))
             case "Div":
                 self.defined.append(args[1] != 0)
                 if signed:
@@ -233,16 +236,27 @@ class Bits:
                 for _ in range(int(power) - 1):
                     total = total * args[0]
                 return total
-            case "Less":
-                return less(*args)
-            case "LessOrEqual":
-                return at_most(*args)
-            case "Greater":
-                return less(args[1], args[0])
-            case "GreaterOrEqual":
-                return at_most(args[1], args[0])
+            case "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual":
+                relation = at_most if term.op.endswith("OrEqual") else less
+                return relation(*(args if term.op.startswith("Less") else reversed(args)))
             case "Equal":
                 return args[0] == args[1]
+        return self._bitwise(term, args, width)
+
+    def _bitwise(self, term: Term, args: list[Any], width: int) -> Any:
+        z3 = self.z3
+        match term.op:
+            case "BitwiseAnd":
+                return args[0] & args[1]
+            case "BitwiseOr":
+                return args[0] | args[1]
+            case "BitwiseXor":
+                return args[0] ^ args[1]
+            case "BitwiseNot":
+                return ~args[0]
+            case "BitShift" if (direction := dict(term.data).get("direction")) in ("LEFT", "RIGHT"):
+                self.defined.append(z3.ULT(args[1], width))
+                return args[0] << args[1] if direction == "LEFT" else z3.LShR(args[0], args[1])
         return None
 
     def _of_others(self, term: Term, args: list[Any], of: ir.DataType) -> Any:

@@ -98,8 +98,11 @@ class OperatorsOfEveryRank(Names):
             return None
         data = tuple((k, v) for k, v in call.data if k not in ("axis", "block_size"))
 
+        zero_point = (number(0),) if len(parameters) == 1 else ()  # what an absent one means
+
         def element(position: Position) -> Term:
-            return apply(str(call.op), (x.element(position), *(o.sole() for o in parameters)), data)
+            given = (x.element(position), *(o.sole() for o in parameters), *zero_point)
+            return apply(str(call.op), given, data)
 
         return Denotation(x.shape, element, x.single)
 

@@ -44,6 +44,7 @@ _HOW = {
     "ring": "both sides are the same sums of products",
     "reals": "over the real numbers",
     "bits": "in the arithmetic of each element type",
+    "values": "for all ranks and sizes: all values of the elements were computed",
 }
 
 
@@ -159,7 +160,7 @@ def _proven(rule: Rule) -> ProvenRule:
         return ProvenRule(rule, "proven", "the body of an operator is its meaning")
     attempt = _attempted(rule)
     if attempt.proven:
-        return ProvenRule(rule, "proven", _HOW[attempt.how])
+        return ProvenRule(rule, "decided" if attempt.how == "values" else "proven", _HOW[attempt.how])
     # What is proven within bounds may be wrong beyond them: a counterexample counts more.
     outcome = _executed(rule)
     verdict = "undecided" if isinstance(outcome, str) else verdict_of(outcome)

@@ -8,7 +8,7 @@ from itertools import product
 
 import onnx_ir as ir
 
-from eqsat.proofs import conditions
+from eqsat.proofs import conditions, values
 from eqsat.proofs.assumptions import elements_of
 from eqsat.proofs.bounded import Left, TooMuch
 from eqsat.proofs.bounded_right import NoAnswer, Right
@@ -18,6 +18,7 @@ from eqsat.proofs.every_rank import EveryRank
 from eqsat.proofs.polynomial import Ring
 from eqsat.proofs.terms import NotModelled, Term, forget
 from eqsat.rules.ast import Rule
+from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tensor_types import possible_types
 from eqsat.schema.functions import declared
@@ -47,7 +48,7 @@ class Attempted:
     reason: str = ""
 
 
-_STRENGTH = ("same", "ring", "reals", "bits")
+_STRENGTH = ("same", "ring", "reals", "bits", "values")
 
 
 def prove_every_rank(rule: Rule) -> Attempted:
@@ -103,16 +104,33 @@ def _typed(rule: Rule, clause: Clause, dtypes: dict[str, ir.DataType]) -> Decisi
     how = "same"
     for number, (left, right) in enumerate(pairs):
         root = dtypes.get(f".{number}")
-        if left is right:
+        if left is right or _is_of_another_type(left, root) or _is_of_another_type(right, root):
             continue
         if root is None:
             return Decision(reason="the element type of the result is not known")
         question = Question(rule.numerics, sides.parts, dtypes, root, frozenset(sides.positive), Ring())
         decision = question.decide(left, right)
         if not decision.proven:
+            decision = _by_values(question, left, right) or decision
+        if not decision.proven:
             return Decision(reason=f"{decision.reason} ({root.name.lower()})")
         how = max(how, decision.how, key=_STRENGTH.index)
     return Decision(how)
+
+
+def _is_of_another_type(term: Term, root: ir.DataType | None) -> bool:
+    """Whether a side is cast to a type that the result does not have, so that there is no such instance."""
+    to = dict(term.data).get("to") if term.op == "Cast" else None
+    return isinstance(to, tuple) and to[:1] == ("name",) and DTYPES.get(to[1], root) != root
+
+
+def _by_values(question: Question, left: Term, right: Term) -> Decision | None:
+    """What computing all values of the elements decides; None if there are too many, or some differ."""
+    try:
+        equal = values.agree(left, right, question.root, question.dtypes, question.parts)
+    except NotModelled:
+        return None
+    return Decision("values") if equal else None
 
 
 def _assignments(groups: Sequence[_Group], varied: Sequence[_Group]) -> Iterator[dict[str, ir.DataType]]:

@@ -55,6 +55,11 @@ def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
         "exact\n Mod(Mod(x, y, fmod=1), y, fmod=1)  =>  Mod(x, y, fmod=1)\n where x.dtype in (int8, uint8)",
         "exact\n r: Where(true, x, _)  =>  x\n where r.shape == x.shape",
         "exact\n Pow(x, 1)  =>  x",
+        "exact\n q: QuantizeLinear(x, s)  =>  QuantizeLinear(x, s, tensor(0, q.dtype), **q)\n where s.rank == 0",
+        "exact\n BitwiseNot(BitwiseAnd(x, y))  =>  BitwiseOr(BitwiseNot(x), BitwiseNot(y))",
+        'exact\n BitShift(x, 1, direction="LEFT")  =>  x * 2',
+        "exact\n x * Sign(x)  =>  Abs(x)\n where x.dtype in integers",
+        "exact\n Clip(x, 0, c)  =>  Relu(x)\n where x.dtype == int8, c.value == 127 or c.value > 127",
     ],
 )
 def test_a_true_rule_is_proven(text: str) -> None:
@@ -98,6 +103,10 @@ def test_a_true_rule_is_proven(text: str) -> None:
         "exact\n r: Equal(x, x)  =>  Expand(tensor(true, bool), r.shape)\n where x.dtype in floats or x.dtype == bool",
         "exact\n r: Equal(x, x)  =>  Expand(tensor(false, bool), r.shape)\n where x.dtype in integers",
         "exact\n Abs(x) * Abs(y)  =>  x * y\n where x.dtype in integers",
+        "exact\n q: QuantizeLinear(x, s)  =>  QuantizeLinear(x, s, tensor(1, q.dtype), **q)\n where s.rank == 0",
+        "exact\n BitwiseNot(BitwiseAnd(x, y))  =>  BitwiseAnd(BitwiseNot(x), BitwiseNot(y))",
+        'exact\n BitShift(BitShift(x, y, direction="LEFT"), y, direction="RIGHT")  =>  x',
+        "exact\n Clip(x, 0, c)  =>  Relu(x)\n where x.dtype == int8, c.value == 127 or c.value == 126",
         "exact\n Mod(Mod(x, y, fmod=f), y, fmod=0)  =>  Mod(x, y, fmod=f)\n where x.dtype == int8",
     ],
 )
