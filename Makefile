@@ -19,7 +19,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test pythons first-hour report-test docs clean
+.PHONY: help demo test slow lint format conformance ort-loads ort-old c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test pythons first-hour report-test docs clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -55,6 +55,15 @@ conformance: $(STAMP)  ## the executor against all of onnx.backend.test
 # About 15 minutes.
 ort-loads: $(STAMP)  ## what ONNX Runtime ran it runs when optimized: all of onnx.backend.test, all types of operators
 	$(BIN)/python -m tests.conformance.loads
+
+# In an environment of its own. Half an hour.
+ort-old: $(STAMP) out/ort-1.20/.installed  ## files load in ONNX Runtime 1.20 where their input does: make ort-old MODELS="FILE_OR_FOLDER ..."
+	$(BIN)/python -m tests.conformance.old out/ort-1.20/bin/python $(MODELS)
+
+out/ort-1.20/.installed:
+	$(PYTHON) -m venv out/ort-1.20
+	out/ort-1.20/bin/python -m pip install --quiet --disable-pip-version-check 'onnxruntime==1.20.1' 'numpy<2.3'
+	@touch $@
 
 c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.test
 	$(BIN)/python -m tests.codegen

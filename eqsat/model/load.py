@@ -32,7 +32,7 @@ from eqsat.model.read.values import bind_values
 from eqsat.model.symbols import name_dims, shaped_values
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
-from eqsat.schema.versions import SOURCE_OPSET
+from eqsat.schema.versions import SOURCE_OPSET, opset_of_ir_version
 
 Source = ModelSource
 """What a model can be loaded from."""
@@ -77,7 +77,9 @@ def load(
 def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     show_maps(source.proto)
-    versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
+    imported = any(not opset.canonical_domain(entry.domain) for entry in source.proto.opset_import)
+    version = opset_of(source.proto) if imported else opset_of_ir_version(source.proto.ir_version)
+    versions = f"{version},{source.proto.ir_version}"
     restore_functions(source)
     remarks = remarks_of(source.proto)
     set_aside(source)

@@ -111,6 +111,13 @@ def ir_version_of(imports: Mapping[str, int]) -> int:
     return onnx.helper.find_min_ir_version_for(entries, ignore_unknown=True)
 
 
+def opset_of_ir_version(version: int) -> int:
+    """The opset that came with an IR version: whatever reads files of that version knows it."""
+    versions = {v: ir_version_of({"": v}) for v in range(1, opset.PINNED_OPSET + 1)}
+    newest = max(found for found in versions.values() if found <= max(version, versions[1]))
+    return min(v for v, found in versions.items() if found == newest)
+
+
 def _accepts_more(newer: _Schema, older: _Schema) -> bool:
     """Whether a schema accepts all nodes of an older one, and takes what they leave out for what it was."""
     for name, attribute in older.attributes.items():

@@ -250,7 +250,8 @@ def _reason(error: Exception) -> str:
 
 def opset_of(model: onnx.ModelProto) -> int:
     """The opset of the default domain that a model imports, the pinned one if it imports none."""
-    return next((e.version for e in model.opset_import if not e.domain), opset.PINNED_OPSET)
+    imports = model.opset_import
+    return next((e.version for e in imports if not opset.canonical_domain(e.domain)), opset.PINNED_OPSET)
 
 
 def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:

@@ -220,3 +220,31 @@ def test_what_the_standard_says_of_versions():
     assert means_same(OpKey("", "Range"), 28) and not means_same(OpKey("", "SwiGLU"), 28)
     assert list(added_attributes(OpKey("", "Range"), 28)) == ["stash_type"]
     assert not added_attributes(OpKey("", "Range"), opset.PINNED_OPSET)
+
+
+@pytest.mark.parametrize(("ir_version", "version"), [(3, 7), (8, 15), (10, 21)])
+def test_a_model_without_operators_of_the_standard_stays_as_old_as_it_is(
+    ir_version: int, version: int, tmp_path: Path
+) -> None:
+    """It imports no opset of the standard; its IR version says which runtimes load it."""
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=0.5)],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])],
+    )
+    imports = [onnx.helper.make_opsetid("ai.onnx.ml", 1)]
+    eqsat.optimize(onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version)).save(
+        tmp_path / "m.onnx"
+    )
+    assert _version(tmp_path / "m.onnx") == version
+    assert onnx.load(tmp_path / "m.onnx").ir_version == max(4, ir_version)
+
+
+def test_the_long_name_of_the_standard_has_its_opset(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[2] x) => (float[2] y) { y = Abs(x) }'
+    )
+    model.opset_import[0].domain = "ai.onnx"
+    eqsat.optimize(model).save(tmp_path / "m.onnx")
+    assert _version(tmp_path / "m.onnx") == 13
