@@ -11,7 +11,7 @@ from eqsat.check.data import Pool, dtypes_of
 from eqsat.check.instance import Instance
 from eqsat.check.wishes import Wishes
 from eqsat.egraph.compile import const_names
-from eqsat.rules.ast import Match, Number, Pattern, Rule, Sequence
+from eqsat.rules.ast import Match, Name, Number, Pattern, Rule, Sequence
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause
 from eqsat.rules.tree import walk
@@ -58,6 +58,7 @@ class Drawing:
         self.pointed = pointed
         self.wishes = Wishes(self.conditions if pointed else ())
         self.learned: dict[str, list[Any]] = {}
+        self._in_conditions = {n.name for c in self.conditions for n in walk(c.expr) if isinstance(n, Name)}
         self.outputs: dict[Any, int] = {}
         for root in clause.roots:
             self._count(root)
@@ -78,7 +79,7 @@ class Drawing:
         for site, step in instance.sites.items():
             for bind in site.attrs:
                 value = dict(step.attrs).get(bind.attribute)
-                if bind.name is not None and isinstance(value, float):
+                if bind.name in self._in_conditions and isinstance(value, float):
                     self.learned.setdefault(bind.name, []).append(value)
 
     def _count(self, pattern: Pattern | None) -> None:

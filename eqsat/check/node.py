@@ -199,9 +199,9 @@ class PatternNode:
 
     def real(self, name: str, *usual: float) -> float:
         kind = self.chance.number(0, 3 if self.pool.mentioned else 2)
-        if kind == 0 or not self.pool.numbers:
+        if kind == 0:
             value = self.chance.one_of(usual) if usual else float(np.float32(self.chance.rng.uniform(0.1, 2.0)))
-        elif kind == 1:
+        elif kind == 1 and self.pool.numbers:
             value = self.chance.one_of(self.pool.numbers)
         elif kind == 3:
             value = self.pool.beside(self.chance)

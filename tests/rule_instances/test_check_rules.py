@@ -56,6 +56,18 @@ def test_where_a_rule_fails(text: str, where: str) -> None:
     assert (found.verdict, found.where) == ("refuted", f"only where {where}")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Celu(x, alpha=a)  =>  Elu(x, alpha=a)",
+        "LeakyRelu(x, alpha=a)  =>  Elu(x, alpha=a)",
+        "n: ThresholdedRelu(x)  =>  ThresholdedRelu(x, alpha=1.0)",
+    ],
+)
+def test_attributes_vary_also_where_the_rule_has_no_number(text: str) -> None:
+    assert check(f"rule r : real\n    {text}").verdict == "refuted"
+
+
 def test_a_rule_that_is_wrong_everywhere_gets_no_such_statement() -> None:
     found = check("rule r : exact\n    Sin(x)  =>  Cos(x)\n    where x.dtype == float32")
     assert (found.verdict, found.where) == ("refuted", "")

@@ -29,7 +29,7 @@ def attributes(node: Node) -> None:
     required = required_attributes(node.op)
     defaults = dict(default_attrs(node.op))
     for name, kind in attribute_types(node.op).items():
-        if kind.name == "FLOAT" and (name in required or node.chance.happens(0.5)):
+        if kind.name == "FLOAT" and (name in required or name in node.asked or node.chance.happens(0.5)):
             default = defaults.get(name)
             node.real(name, *([default] if isinstance(default, float) else []))
         elif name in required and kind.name == "INT":
