@@ -52,6 +52,9 @@ def require_equal(loaded: Loaded, after: ir.Model, seed: int) -> tuple[str, ...]
     before = _Before(loaded.given, loaded.sizes)
     if before.work > MOST_WORK:
         return (f"the input before it was changed: its work of {before.work:.2g} is beyond {MOST_WORK:.2g}",)
+    obstacle = before.programs.obstacle_to_comparing()
+    if obstacle:
+        return (f"the input before it was changed: {obstacle}",)
     place = f"model {loaded.given.graph.name!r}"
     hint = "verify=False (--no-verify) keeps the result as it is"
     hint = (

@@ -102,6 +102,14 @@ class Programs:
         node = self.nodes[index]
         return is_deterministic(node.constructor.op, node.attrs, training=len(node.operands) > 2)
 
+    def obstacle_to_comparing(self) -> str:
+        """Why two runs of the input need not agree; empty if they do."""
+        for i, node in enumerate(self.nodes):
+            if not self.is_repeatable(i):
+                op = node.constructor.op
+                return f"{op} is {'random' if op.domain in ('', 'com.microsoft') else 'opaque'}"
+        return ""
+
     def reads(self, index: int) -> list[int]:
         """Operands of an operator of the input that must be present."""
         return [] if self.follows_from_type(index) else [o for o in self.nodes[index].operands if o is not None]

@@ -129,7 +129,7 @@ class Verifier:
         if work > MOST_WORK:
             self._skip(f"the network as a whole: its work of {work:.2g} is beyond the budget of {MOST_WORK:.2g}")
             return None
-        reason = self._opaque()
+        reason = self.programs.obstacle_to_comparing()
         if reason:
             self._skip(f"the network as a whole: {reason}")
             return None
@@ -226,14 +226,6 @@ class Verifier:
         except (Failed, LimitError):
             return False
         return True
-
-    def _opaque(self) -> str:
-        """Why the network has no result to compare with; empty if it has."""
-        for i, node in enumerate(self.programs.nodes):
-            if not self.programs.is_repeatable(i):
-                op = node.constructor.op
-                return f"{op} is {'random' if op.domain in ('', 'com.microsoft') else 'opaque'}"
-        return ""
 
     # ---- pieces -----------------------------------------------------------------------------------
 
