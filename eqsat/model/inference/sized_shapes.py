@@ -108,7 +108,7 @@ def broadcast_size(sizes: Sequence[Element]) -> Element:
         if size is None:
             met.append(None)
         elif size != 1:
-            met += [s for s in _maxima(size) if s not in met]
+            met += [s for s in _maxima(size, sizes) if s not in met]
     for size in met:
         # Whatever the others are, they are equal to it or 1.
         if size is not None and (not isinstance(size, Size) or closer_bounds(size)[0] > 1):
@@ -127,13 +127,23 @@ def broadcast_size(sizes: Sequence[Element]) -> Element:
     return checked(found)
 
 
-def _maxima(size: int) -> list[int]:
-    """The sizes of which one is the greatest."""
+def _maxima(size: int, sizes: Sequence[Element]) -> list[int]:
+    """The sizes that a size stands for which is the greatest of those that one axis had before: each is it or 1.
+
+    Args:
+        size: The size.
+        sizes: Of the axis. None is negative, so that what is no less than 0 and no less than one of them is that one.
+    """
     if isinstance(size, Size) and len(size.terms) == 1:
         ((monomial, factor),) = size.terms.items()
         atom = monomial[0] if factor == 1 and len(monomial) == 1 else None
         if isinstance(atom, Operation) and atom.kind == "max":
-            return [*_maxima(atom.a), *_maxima(atom.b)]
+            parts = [atom.a, atom.b]
+            if all(closer_bounds(part)[0] >= 1 for part in parts):
+                return [size for part in parts for size in _maxima(part, sizes)]
+            rest = [part for part in parts if isinstance(part, Size) or part != 0]
+            if len(rest) == 1 and rest[0] in sizes:
+                return rest
     return [size]
 
 

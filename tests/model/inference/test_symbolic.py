@@ -78,6 +78,34 @@ def test_a_broadcast_of_two_open_sizes_is_the_greater_one():
         assert size.evaluate({"N": n, "M": m}) == max(n, m)
 
 
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("MaxPool<kernel_shape = [4]>(x)", "N - 3"),  # no less than 0, as any size
+        ("Slice(x, zero, four, two)", None),  # Min(N, 4)
+        ("Identity(y)", None),
+        ("Slice(x, zero, back, two)", "Max((N - 3), 0)"),
+        ("Slice(x, zero, one, two)", "Max((N - 3), 0)"),
+        ("Identity(c)", "Max((N - 3), 0)"),
+    ],
+)
+def test_what_a_slice_may_leave_empty_is_broadcast(other: str, expected: str | None):
+    model = load(
+        f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[1, 2, N] x, float[1, 2, M] y) => (float[1, 2, K] z)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}}, int64[1] four = {{4}},
+        int64[1] back = {{-3}},
+        float[1, 2, 1] c = {{1, 1}}> {{
+            a = Slice(x, zero, back, two) b = {other} z = Add(a, b) }}"""
+    )
+    shape = model.graph.outputs[0].shape
+    assert shape is not None and isinstance(shape[2], ir.SymbolicDim)
+    if expected is None:
+        assert not {"N", "M"} & shape[2].free_symbols()
+    else:
+        assert shape[2].value == expected
+
+
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_sizes_are_followed_through_products_and_maxima(keepdims: int):
     model = load(
