@@ -134,6 +134,23 @@ def narrowings(clauses: Sequence[Clause]) -> Iterator[tuple[ast.Place, str]]:
                 yield place, text
 
 
+def never_held(op: OpKey, conditions: Sequence[ast.Condition]) -> tuple[ast.Place, str] | None:
+    """The first condition on a plain operator that asks for element types which ONNX does not have for it.
+
+    Returns:
+        Its place, and what is true there; None if there is no such condition.
+    """
+    signature = known(op)
+    formals = {p.name: p for p in (*signature.inputs, *signature.outputs)}
+    formals |= {"x": signature.inputs[0]} if signature.inputs else {}
+    formals |= {"y": signature.outputs[0]} if signature.outputs else {}
+    for name, wanted in (pair for condition in conditions for pair in _required(condition.expr)):
+        had = formals[name.name].types if name.name in formals else frozenset()
+        if had and isinstance(wanted, frozenset) and not had & wanted:
+            return name.place, f"ONNX has no `{op}` whose `{name.name}` is {_listed(wanted)}"
+    return None
+
+
 def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
     """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
     for part in conjuncts(expr):

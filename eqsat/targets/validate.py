@@ -11,6 +11,7 @@ from eqsat.errors import TargetError
 from eqsat.rules.ast import Condition, Match, Target, plain
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand, most_clauses
+from eqsat.rules.location import is_shipped
 from eqsat.rules.signatures import signature
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
@@ -52,10 +53,16 @@ def problems(target: Target) -> Iterator[TargetError]:
 
 
 def doubts(target: Target) -> Iterator[str]:
-    """What is allowed and probably not meant: patterns that do not match what they seem to match."""
-    from eqsat.rules.tensor_types import narrowings
+    """What is allowed and probably not meant: patterns that do not match what they seem to match, if anything."""
+    from eqsat.rules.tensor_types import narrowings, never_held
 
     with declared(target.operators):
+        # The shipped targets list operators together, not all of which have each type.
+        for entry in target.supports if not is_shipped(target.place.file) else ():
+            for op in entry.ops:
+                never = never_held(op, entry.where) if signature(op) is not None else None
+                if never is not None:
+                    yield f"{never[0]}: {never[1]}: `{op}` never runs here"
         for composite in target.composites:
             for place, text in narrowings(expand(composite.patterns)):
                 yield f"{place}: {text} (composite `{composite.name}`)"

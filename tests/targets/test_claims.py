@@ -103,3 +103,27 @@ def test_a_pattern_that_something_matches_is_not(tmp_path: Path, capsys: pytest.
     pattern = "Relu(c: Conv(x, w, b?, group=g))\n        where g == x.shape[1], c.pads == [1, 1, 1, 1], x.rank == 4"
     assert main(["targets", "check", str(_target(tmp_path, f"    composite c : exact\n        {pattern}\n"))]) == 0
     assert "may never match" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("supports", "said"),
+    [
+        ('Relu\n        where x.dtype == uint8 because "bytes"', ["ONNX has no `Relu` whose `x` is uint8"]),
+        ('Add, Relu\n        where x.dtype in (uint8, bool) because "b"', ["`Relu` whose `x` is uint8, bool"]),
+        ('MatMul\n        where A.dtype == float32, B.dtype == bool because "b"', ["`MatMul` whose `B` is bool"]),
+        ('Relu\n        where y.dtype == bool because "b"', ["`Relu` whose `y` is bool"]),
+        ('Relu\n        where x.dtype in (uint8, int8) because "bytes"', []),
+        ('Add\n        where x.dtype == uint8 because "bytes"', []),
+        ('QuantizeLinear\n        where x.dtype == float32, y.dtype == uint8 because "bytes"', []),
+        ("Relu", []),
+    ],
+)
+def test_an_operator_that_never_runs_is_noted(
+    supports: str, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.target"
+    file.write_text(HEAD.replace("supports *", f"supports {supports}"))
+    assert main(["targets", "check", str(file)]) == 0
+    errors = capsys.readouterr().err
+    assert errors.count("never runs here") == len(said)
+    assert all(text in errors for text in said)
