@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ExecutionError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
+from eqsat.model.inlining import inline_calls
 from eqsat.model.read.given_sizes import Bound
 
 
@@ -128,7 +128,7 @@ def _without_regions(model: ir.Model) -> ir.Model:
     Composites stay: names inside them are not the model's.
     """
     copy = model.clone()
-    InlinePass(criteria=lambda function: "eqsat.region" in function.metadata_props)(copy)
+    inline_calls(copy, lambda function: "eqsat.region" in function.metadata_props)
     return copy
 
 

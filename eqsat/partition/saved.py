@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
 from eqsat.model.inlined_names import name_inlined, prepare_names
+from eqsat.model.inlining import inline_calls
 from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.functions import with_definitions
@@ -99,7 +99,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         return is_own_domain(function.domain) if operators else _is_piece(function)
 
     prepare_names(result)
-    InlinePass(criteria=goes)(result)
+    inline_calls(result, goes)
     name_inlined(result.graph)
     for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
         del result.functions[identifier]

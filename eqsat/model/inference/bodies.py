@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
+from eqsat.model.inlining import inline_calls
 from eqsat.model.write.functions import add_definitions
 from eqsat.schema.attributes import op_key
 from eqsat.schema.functions import find_function
@@ -41,6 +41,6 @@ def _inlined(graph: ir.Graph, functions: Functions, opsets: Mapping[str, int]) -
     model = ir.Model(copy, ir_version=10, functions=[function.clone() for function in functions.values()])
     # Operators of eqsat are functions as well.
     add_definitions(model)
-    InlinePass()(model)
+    inline_calls(model)
     copy.opset_imports.clear()
     return copy

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import EqsatError
 from eqsat.model.definition import definition
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.inference.index_ranges import greatest_index
 from eqsat.model.inference.infer import infer_body
+from eqsat.model.inlining import inline_calls
 from eqsat.model.symbols import put_in_place, symbols
 from eqsat.model.validate.model import label
 from eqsat.ops.checks.check import Operands
@@ -53,7 +53,7 @@ def _collected(model: ir.Model) -> tuple[Requirement, ...]:
     free = {name: FreeSize(1, None, 0) for name in symbols(model)}
     if model.functions:
         model = model.clone()
-        InlinePass()(model)
+        inline_calls(model)
         annotate(model)
     found = dict.fromkeys(_of_graph(model.graph, free))
     for _ in range(_MOST_ROUNDS):

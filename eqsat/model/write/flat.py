@@ -9,9 +9,9 @@ which :mod:`eqsat.model.read.flattened` makes the same model again.
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from eqsat.model.inlined_names import name_inlined, prepare_names
+from eqsat.model.inlining import inline_calls
 from eqsat.model.shadowing import unshadow
 from eqsat.model.write.record import record_of
 from eqsat.schema.attributes import op_key
@@ -50,7 +50,7 @@ def inline_functions(model: ir.Model) -> None:
             if COMPOSITE in node.metadata_props:
                 node.metadata_props[KERNEL] = node.name or node.outputs[0].name or ""
     prepare_names(model)
-    InlinePass()(model)
+    inline_calls(model)
     unshadow(model.graph)
     name_inlined(model.graph)
     last: dict[str, ir.Node] = {}
