@@ -182,6 +182,8 @@ def _is_left_out(
         return isinstance(size, int) and isinstance(value, int) and size % value == 0
     if op.name in ("QuantizeLinear", "DequantizeLinear") and name == "axis":
         return True  # Before it existed, scales are scalars, and for those it says nothing.
+    if name == "noop_with_empty_axes" and len(node.inputs) > 1:
+        return True  # There are axes: as an attribute they are not empty.
     return is_neutral(op, name, value)
 
 

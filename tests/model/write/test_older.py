@@ -248,3 +248,14 @@ def test_the_long_name_of_the_standard_has_its_opset(tmp_path: Path) -> None:
     model.opset_import[0].domain = "ai.onnx"
     eqsat.optimize(model).save(tmp_path / "m.onnx")
     assert _version(tmp_path / "m.onnx") == 13
+
+
+def test_an_attribute_for_empty_axes_needs_no_newer_opset_where_there_are_axes(tmp_path: Path) -> None:
+    """JAX exports it with every sum."""
+    axes = "Constant<value = int64[1] {1}>()"
+    body = f"a = {axes} y = ReduceSum<keepdims = 0, noop_with_empty_axes = 1>(x, a)"
+    text = f'<ir_version: 8, opset_import: ["": 15]> g (float[2,3] x) => (float[2] y) {{ {body} }}'
+    eqsat.optimize(text, opset=11).save(tmp_path / "m.onnx")
+    assert _version(tmp_path / "m.onnx") == 11
+    x = np.arange(6, dtype=F).reshape(2, 3)
+    np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "m.onnx"), {"x": x})[0], [3, 12])
