@@ -34,10 +34,10 @@ NOT_IN_C = frozenset(
     {
         "ConcatFromSequence", "NonZero", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
         "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence",
-        "StringNormalizer", "Upsample",
+        "StringNormalizer", "Upsample", "ZipMap",
     }
 )  # fmt: skip
-"""Sequences, optionals, strings, a result whose size depends on data, and what the pinned opset has not got."""
+"""Sequences, maps, optionals, strings, a result whose size depends on data, and what the pinned opset has not got."""
 ONLY_EXECUTED = frozenset({"GroupQueryAttention", "MatMulInteger16", "Unique"})
 """Operators of com.microsoft without a definition by others."""
 
