@@ -283,6 +283,20 @@ def test_attention_of_three_dimensions(mask: str) -> None:
     assert _kinds(model, verify=False)["Attention"] == 1
 
 
+@pytest.mark.parametrize("mask", ["none", "for each query", "causal", "an input"])
+@pytest.mark.parametrize("batch", [2, "N"])
+def test_queries_may_share_one_head(mask: str, batch: int | str) -> None:
+    model = _attention("on both", "at once", mask, "plain").replace("[2, 4, 10, 8]", "[2, 1, 10, 8]")
+    model = model.replace("[2,", f"[{batch},")
+    result = eqsat.optimize(model)
+    kinds = Counter(node.op_type for node in result.model.graph)
+    assert kinds["Attention"] == 1 and not kinds["MatMul"] and not kinds["Softmax"]
+    feed = random_inputs(load(model, dims={} if batch == 2 else {"N": 2}), seed=1)
+    (wanted,) = run_ort(load(model), feed)
+    for backend in ("numpy", "c") if batch == 2 else ("numpy",):
+        np.testing.assert_allclose(result.run(feed, backend=backend)["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
 DIVIDED = {
     "slices": "qs = Slice(a, zero, one, two) ks = Slice(a, one, last, two) vs = Slice(a, last, end, two) "
     "q4 = Reshape(qs, heads) k4 = Reshape(ks, heads) v4 = Reshape(vs, heads) q = Transpose <perm = [0, 2, 1, 3]> (q4) "
@@ -328,7 +342,8 @@ def test_a_query_without_keys_is_zero_where_the_softmax_is_guarded() -> None:
         np.testing.assert_allclose(result.run(feed, backend=backend)["y"], wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_an_attention_of_the_input_can_be_taken_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("heads", [4, 1])
+def test_an_attention_of_the_input_can_be_taken_apart(heads: int, tmp_path: Path) -> None:
     target = tmp_path / "parts.target"
     target.write_text("""target parts
     peak float32 = 100e12
@@ -336,9 +351,9 @@ def test_an_attention_of_the_input_can_be_taken_apart(tmp_path: Path) -> None:
     link bandwidth = 40e12, latency = 1e-9
     supports MatMul, Softmax, Mul, Transpose
 """)
-    model = """<ir_version: 10, opset_import: ["": 23]>
-    g (float[2, 4, 64, 32] q, float[2, 4, 64, 32] k, float[2, 4, 64, 32] v) => (float[2, 4, 64, 32] y)
-    { y = Attention <scale = 0.5> (q, k, v) }"""
+    model = f"""<ir_version: 10, opset_import: ["": 23]>
+    g (float[2, 4, 64, 32] q, float[2, {heads}, 64, 32] k, float[2, {heads}, 64, 32] v) => (float[2, 4, 64, 32] y)
+    {{ y = Attention <scale = 0.5> (q, k, v) }}"""
     assert _kinds(model, targets=[target]).keys() >= {"MatMul", "Softmax"}
 
 
