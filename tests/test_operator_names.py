@@ -18,6 +18,8 @@ ABOUT_OPERATORS = {
     # The meaning of operators for proofs, which must not come from the kernels that proofs speak for.
     "proofs/arrays.py", "proofs/bits.py", "proofs/choices.py", "proofs/equal.py", "proofs/operators_of_every_rank.py",
     "proofs/polynomial.py", "proofs/reals.py",
+    # Operators whose results the standard decides to the bit.
+    "proofs/values.py",
     # The history of the standard.
     "model/write/older.py", "schema/versions.py",
     # Mistakes of other implementations.
