@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -127,9 +128,9 @@ def test_the_same_each_time() -> None:
         ({"operators": ["Relu"], "dtype": "int9"}, "dtype: an element type is required; got 'int9'"),
     ],
 )
-def test_arguments(arguments: dict[str, object], message: str) -> None:
+def test_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(RuleError, match=message):
-        discover_rules(**arguments)  # type: ignore[arg-type]
+        discover_rules(**arguments)
 
 
 @pytest.mark.slow

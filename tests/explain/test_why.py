@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ MODEL = (
 )
 
 
-def why(left: str, right: str = "", where: str = "", model: str = MODEL, **options: object) -> Explanation:
+def why(left: str, right: str = "", where: str = "", model: str = MODEL, **options: Any) -> Explanation:
     numerics = options.pop("kind", "real")
     text = f"rule mine : {numerics}\n    {left}  =>  {right or left}\n" + (f"    where {where}\n" if where else "")
     rules = read_text(text).rules
-    return eqsat.explain_rule(model, "mine", rules=rules, trust=True, **options)  # type: ignore[arg-type]
+    return eqsat.explain_rule(model, "mine", rules=rules, trust=True, **options)
 
 
 @pytest.mark.parametrize(
