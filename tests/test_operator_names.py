@@ -19,7 +19,7 @@ ABOUT_OPERATORS = {
     "proofs/arrays.py", "proofs/bits.py", "proofs/choices.py", "proofs/equal.py", "proofs/operators_of_every_rank.py",
     "proofs/polynomial.py", "proofs/reals.py",
     # Operators whose results the standard decides to the bit.
-    "proofs/values.py",
+    "proofs/all_values.py",
     # The history of the standard.
     "model/write/older.py", "schema/versions.py",
     # Mistakes of other implementations.

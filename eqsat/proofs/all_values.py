@@ -219,7 +219,7 @@ class _Computation:
                 continue
             if value in self.settings:
                 found[name] = self.settings[value]
-            elif isinstance(value, int | str) and not isinstance(value, Term):
+            elif isinstance(value, int | str):
                 found[name] = value
             elif name == "to" and isinstance(value, tuple) and value[:1] == ("name",) and value[1] in DTYPES:
                 found[name] = int(DTYPES[value[1]])
@@ -285,5 +285,3 @@ _SIGNS = {
     "==": np.equal,
     "!=": np.not_equal,
 }
-
-__all__ = ["MOST", "agree"]

@@ -7,6 +7,7 @@ is assumed then, and a proof remains one.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -42,13 +43,7 @@ def of_reals(
             for symbol in symbols:
                 found += [solver.formula(symbol) >= low, solver.formula(symbol) <= high]
     attributes = {t.data[1]: t for t in walk(*terms) if t.op == "symbol" and t.data[0] == "attribute"}
-    translate = _RealTranslation(solver, elements, attributes, dtypes)
-    for part in parts:
-        try:
-            found.append(translate.truth(part))
-        except _Untranslated:
-            continue
-    return found
+    return found + _RealTranslation(solver, elements, attributes, dtypes).facts(parts)
 
 
 def of_bits(
@@ -129,8 +124,8 @@ def _compared(a: Any, sign: str, b: Any) -> Any:
     return True
 
 
-class ElementTranslation:
-    """Conditions on elements of known types, as formulas of any kind: what ``compare`` and the others make.
+class Translation(ABC):
+    """Conditions as formulas of any kind.
 
     Args:
         elements: By the name of their tensor.
@@ -141,18 +136,25 @@ class ElementTranslation:
         self.elements = elements
         self.dtypes = dtypes
 
-    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
-        """The comparison of two elements, or of one with a number; None if the type does not hold the number."""
-        raise NotImplementedError
-
+    @abstractmethod
     def known(self, value: bool) -> Any:
-        raise NotImplementedError
+        """A formula that is true, or one that is false."""
 
+    @abstractmethod
     def all_of(self, parts: Sequence[Any]) -> Any:
-        raise NotImplementedError
+        """Whether all of some formulas hold."""
 
+    @abstractmethod
     def any_of(self, parts: Sequence[Any]) -> Any:
-        raise NotImplementedError
+        """Whether one of some formulas holds."""
+
+    @abstractmethod
+    def comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
+        """A comparison of contents, by a sign of ``_SIGNS``.
+
+        Raises:
+            _Untranslated: There is no such formula.
+        """
 
     def facts(self, parts: Iterable[ast.Expr]) -> list[Any]:
         """What some conditions imply, as far as it can be translated."""
@@ -175,15 +177,24 @@ class ElementTranslation:
                 found: list[Any] = []
                 for left, sign, right in conditions.comparisons([expr]):
                     with contextlib.suppress(_Untranslated):
-                        found.append(self._comparison(left, sign, right))
+                        if sign in _SIGNS and _meet(left, right, self.elements):
+                            found.append(self.comparison(left, sign, right))
                 if found:
                     return self.all_of(found)
         raise _Untranslated
 
-    def _comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
+
+class ElementTranslation(Translation):
+    """Conditions on elements of known types, in the arithmetic of these types."""
+
+    @abstractmethod
+    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+        """The comparison of two elements, or of one with a number; None if the type does not hold the number."""
+
+    def comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
         names = {name for name in (_contents_of(left), _contents_of(right)) if name is not None}
         types = {self.dtypes[name] for name in names if name in self.dtypes}
-        if len(types) != 1 or sign not in _SIGNS or not _meet(left, right, self.elements):
+        if len(types) != 1:
             raise _Untranslated
         (dtype,) = types
         found = self.compare(self._side(left), sign, self._side(right), dtype)
@@ -212,15 +223,32 @@ def _type_comparison(expr: ast.Compare, dtypes: Mapping[str, ir.DataType]) -> bo
     return (dtypes[name] == DTYPES[right.name]) == (sign == "==")
 
 
-class _BitTranslation(ElementTranslation):
-    """Comparisons as formulas of z3."""
+class _Formulas(Translation):
+    """Formulas of z3."""
+
+    def __init__(self, z3: Any, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+        super().__init__(elements, dtypes)
+        self.z3 = z3
+
+    def known(self, value: bool) -> Any:
+        return self.z3.BoolVal(value)
+
+    def all_of(self, parts: Sequence[Any]) -> Any:
+        return self.z3.And(*parts)
+
+    def any_of(self, parts: Sequence[Any]) -> Any:
+        return self.z3.Or(*parts)
+
+
+class _BitTranslation(_Formulas, ElementTranslation):
+    """Comparisons of elements in their own arithmetic."""
 
     def __init__(self, solver: Bits, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
-        super().__init__(elements, dtypes)
+        super().__init__(solver.z3, elements, dtypes)
         self.solver = solver
 
     def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
-        z3 = self.solver.z3
+        z3 = self.z3
         a, b = (
             self.solver.symbol(side.data, dtype) if isinstance(side, Term) else _number(self.solver, side, dtype)
             for side in (left, right)
@@ -233,18 +261,9 @@ class _BitTranslation(ElementTranslation):
         relation = {"<": z3.ULT, "<=": z3.ULE, ">": z3.UGT, ">=": z3.UGE}
         return relation[sign](a, b) if dtype.name.startswith("UINT") and sign in relation else _compared(a, sign, b)
 
-    def known(self, value: bool) -> Any:
-        return self.solver.z3.BoolVal(value)
 
-    def all_of(self, parts: Sequence[Any]) -> Any:
-        return self.solver.z3.And(*parts)
-
-    def any_of(self, parts: Sequence[Any]) -> Any:
-        return self.solver.z3.Or(*parts)
-
-
-class _RealTranslation:
-    """Expressions over contents as numbers of z3."""
+class _RealTranslation(_Formulas):
+    """Expressions over contents as real numbers."""
 
     def __init__(
         self,
@@ -253,40 +272,17 @@ class _RealTranslation:
         attributes: Mapping[str, Term],
         dtypes: Mapping[str, ir.DataType],
     ) -> None:
+        super().__init__(solver.z3, elements, dtypes)
         self.solver = solver
-        self.elements = elements
         self.attributes = attributes
-        self.dtypes = dtypes
 
-    def truth(self, expr: ast.Expr) -> Any:
-        """A condition, or what it implies."""
-        z3 = self.solver.z3
-        match expr:
-            case ast.Binary(op="or"):
-                return z3.Or(self.truth(expr.left), self.truth(expr.right))
-            case ast.Binary(op="and"):
-                found = []
-                for side in (expr.left, expr.right):
-                    with contextlib.suppress(_Untranslated):
-                        found.append(self.truth(side))
-                return z3.And(*found)
-            case ast.Compare():
-                is_of_type = _type_comparison(expr, self.dtypes)
-                if is_of_type is not None:
-                    return z3.BoolVal(is_of_type)
-                found, left = [], expr.first
-                for sign, right in expr.rest:
-                    if sign not in _SIGNS or not _meet(left, right, self.elements):
-                        raise _Untranslated
-                    found.append(_compared(self.number(left), sign, self.number(right)))
-                    left = right
-                return z3.And(*found)
-        raise _Untranslated
+    def comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
+        return _compared(self.number(left), sign, self.number(right))
 
     def number(self, expr: ast.Expr) -> Any:
         plain = _plain(expr, self.dtypes)
         if plain is not None:
-            return self.solver.z3.RealVal(plain)
+            return self.z3.RealVal(plain)
         name = _contents_of(expr)
         if name is not None and len(self.elements.get(name, ())) == 1:
             return self.solver.formula(self.elements[name][0])
@@ -300,7 +296,7 @@ class _RealTranslation:
                 return a + b if expr.op == "+" else a - b if expr.op == "-" else a * b
             case ast.Apply() if expr.function == "abs":
                 inner = self.number(expr.args[0])
-                return self.solver.z3.If(inner >= 0, inner, -inner)
+                return self.z3.If(inner >= 0, inner, -inner)
             case ast.Apply() if expr.function in ("min", "max") and len(expr.args) == 1:
                 return self._extreme(expr.function, expr.args[0])
         raise _Untranslated

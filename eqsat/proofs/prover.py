@@ -8,7 +8,7 @@ from itertools import product
 
 import onnx_ir as ir
 
-from eqsat.proofs import conditions, values
+from eqsat.proofs import all_values, conditions
 from eqsat.proofs.assumptions import elements_of
 from eqsat.proofs.bounded import Left, TooMuch
 from eqsat.proofs.bounded_right import NoAnswer, Right
@@ -127,7 +127,7 @@ def _is_of_another_type(term: Term, root: ir.DataType | None) -> bool:
 def _by_values(question: Question, left: Term, right: Term) -> Decision | None:
     """What computing all values of the elements decides; None if there are too many, or some differ."""
     try:
-        equal = values.agree(left, right, question.root, question.dtypes, question.parts)
+        equal = all_values.agree(left, right, question.root, question.dtypes, question.parts)
     except NotModelled:
         return None
     return Decision("values") if equal else None

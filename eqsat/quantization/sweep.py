@@ -23,18 +23,18 @@ CLOSED = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitedProgram:
     """A program, and the greatest noise of each output, relative to its signal, that was allowed."""
 
     noise: tuple[float, ...]
     point: SweepPoint
 
-    def allow_all_of(self, other: Limits) -> bool:
+    def allow_all_of(self, other: LimitedProgram) -> bool:
         return all(own >= tighter for own, tighter in zip(self.noise, other.noise, strict=True))
 
 
 def sweep(
-    charged: Charged, noise: Noise, search: Search, count: int, seed: int, own: Limits | None = None
+    charged: Charged, noise: Noise, search: Search, count: int, seed: int, own: LimitedProgram | None = None
 ) -> tuple[tuple[SweepPoint, ...], SweepPoint | None]:
     """Programs from the cheapest to the most accurate, none of which is worse than another in both.
 
@@ -53,7 +53,7 @@ def sweep(
         The programs, among them the result if it is better than one of them; and the result with the bound that
         follows from the programs.
     """
-    found: list[Limits] = []
+    found: list[LimitedProgram] = []
     for k, required in enumerate(_limits(charged, noise, count, found)):
         one = _extracted(charged, noise, search, required, 1 / (count - k), seed)
         if one is not None:
@@ -64,7 +64,7 @@ def sweep(
     return without_needless(points, result), result
 
 
-def bounded(found: Sequence[Limits]) -> list[SweepPoint]:
+def bounded(found: Sequence[LimitedProgram]) -> list[SweepPoint]:
     """The programs, each with the highest bound that looser limits have."""
     points: list[SweepPoint] = []
     for one in found:
@@ -83,7 +83,7 @@ def without_needless(points: Sequence[SweepPoint], result: SweepPoint | None = N
     return tuple(sorted(kept, key=lambda p: p.cost))
 
 
-def _limits(charged: Charged, noise: Noise, count: int, found: list[Limits]) -> Iterator[float | None]:
+def _limits(charged: Charged, noise: Noise, count: int, found: list[LimitedProgram]) -> Iterator[float | None]:
     """The limits in dB; the first program decides the others."""
     yield None
     units = [noise.weights[list(unit)].sum(axis=0).max(initial=0.0) for unit in charged.roundings.units]
@@ -97,7 +97,7 @@ def _limits(charged: Charged, noise: Noise, count: int, found: list[Limits]) -> 
 
 def _extracted(
     charged: Charged, noise: Noise, search: Search, required: float | None, share: float, seed: int
-) -> Limits | None:
+) -> LimitedProgram | None:
     """None if no program keeps the limit."""
     limit = math.inf if required is None else 0.0 if math.isinf(required) else relative_noise(required)
     limits = (limit,) * len(noise.outputs)
@@ -109,7 +109,7 @@ def _extracted(
     rounded = charged.rounded(solution.choices)
     predicted = min(noise.predict(rounded).values(), default=math.inf)
     point = SweepPoint(required, solution.cost, predicted, len(rounded), solution.bound, solution.stop_reason)
-    return Limits(limits, point)
+    return LimitedProgram(limits, point)
 
 
 def _is_better(one: SweepPoint, other: SweepPoint, earlier: bool) -> bool:

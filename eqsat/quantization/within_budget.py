@@ -35,7 +35,7 @@ from eqsat.quantization.restrict import (
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.quantization.sweep import Limits, sweep
+from eqsat.quantization.sweep import LimitedProgram, sweep
 from eqsat.report import quantized as report
 from eqsat.result import Result
 from eqsat.schema.chosen_sizes import typical
@@ -107,7 +107,8 @@ class WithinBudget:
             if not missed or objective != "best":
                 # Only the cheapest program is held to the limits.
                 kept = [limits[n] if objective == "best" else math.inf for n in names]
-                return self.swept(result, charged, search, seed, Limits(tuple(kept), self.point(found, rounded)))
+                own = LimitedProgram(tuple(kept), self.point(found, rounded))
+                return self.swept(result, charged, search, seed, own)
             if not rounded:
                 raise QuantizationError(
                     f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
@@ -128,7 +129,7 @@ class WithinBudget:
         return report.SweepPoint(required, found.cost, predicted, len(rounded), bound, reason)
 
     def swept(
-        self, result: QuantizationResult, charged: Charged, search: Search, seed: int, own: Limits | None = None
+        self, result: QuantizationResult, charged: Charged, search: Search, seed: int, own: LimitedProgram | None = None
     ) -> QuantizationResult:
         """The result with the sweep that was requested; ``own`` is its program, if it comes from the same search."""
         told = result.summary.quantization

@@ -17,7 +17,7 @@ from eqsat.cli import main
 from eqsat.errors import QuantizationError
 from eqsat.extract.problem import Solution
 from eqsat.quantization.result import QuantizationResult
-from eqsat.quantization.sweep import Limits, bounded, without_needless
+from eqsat.quantization.sweep import LimitedProgram, bounded, without_needless
 from eqsat.report.html import to_html
 from eqsat.report.quantized import Quantization, SweepPoint
 from eqsat.report.table import as_text
@@ -61,8 +61,10 @@ def test_each_costs_what_its_budget_costs_by_itself(swept: QuantizationResult) -
     assert compared
 
 
-def _of(noise: float, cost: float, bound: float, predicted: float = 40.0) -> Limits:
-    return Limits((noise,), SweepPoint(None, cost, predicted, 1, bound, "optimal" if cost == bound else "work limit"))
+def _of(noise: float, cost: float, bound: float, predicted: float = 40.0) -> LimitedProgram:
+    return LimitedProgram(
+        (noise,), SweepPoint(None, cost, predicted, 1, bound, "optimal" if cost == bound else "work limit")
+    )
 
 
 def test_a_bound_holds_under_tighter_limits() -> None:
@@ -74,7 +76,7 @@ def test_a_bound_holds_under_tighter_limits() -> None:
     loose, tight = bounded([_of(math.inf, 3.0, 2.0), _of(0.1, 4.0, 4.0)])
     assert (loose.bound, loose.proven, tight.proven) == (2.0, False, True)
     # Nor if each is looser for one output.
-    one, other = (Limits(noise, _of(0.0, 3.0, b).point) for noise, b in (((0.1, 0.2), 3.0), ((0.2, 0.1), 1.0)))
+    one, other = (LimitedProgram(noise, _of(0.0, 3.0, b).point) for noise, b in (((0.1, 0.2), 3.0), ((0.2, 0.1), 1.0)))
     assert bounded([one, other])[1].bound == 1.0
 
 
