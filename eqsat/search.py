@@ -397,6 +397,7 @@ class Search:
             seed,
             fails=self._fails if blame else None,
             sizes=self.loaded.sizes,
+            guard=self.clock.guard,
         )
 
     def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:

@@ -65,6 +65,8 @@ class Trait(Flag):
     """It computes something for all operands of its types."""
     FITS = 1 << 25
     """It fails only if the shapes of its operands do not fit together."""
+    FINDS_ENDLESS = 1 << 26
+    """Tells infinite or undefined elements from others."""
 
 
 NONE = Trait.NONE
@@ -94,3 +96,4 @@ REARRANGES = Trait.REARRANGES
 LOOKS_UP = Trait.LOOKS_UP
 TOTAL = Trait.TOTAL
 FITS = Trait.FITS
+FINDS_ENDLESS = Trait.FINDS_ENDLESS

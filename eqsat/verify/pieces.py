@@ -174,7 +174,7 @@ def _input_cone(programs: Programs, start: Iterable[int], *, whole: bool = False
             continue
         cone.add(i)
         for k in programs.reads(i):
-            if k in programs.inputs or (not whole and programs.dynamic[k] and programs.classes[k] in programs.common):
+            if k in programs.inputs or (not whole and programs.dynamic[k] and programs.classes[k] in programs.cuts):
                 leaves[programs.classes[k]] = None
             elif k in programs.producer:
                 todo.append(programs.producer[k])
@@ -189,7 +189,7 @@ def _result_cone(
     Args:
         leaves_at: Other classes to stop at.
     """
-    stops = programs.common if leaves_at is None else leaves_at
+    stops = programs.cuts if leaves_at is None else leaves_at
     cone: set[int] = set()
     leaves: dict[int, None] = {}
     todo = [start]

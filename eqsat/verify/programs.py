@@ -34,6 +34,14 @@ Call = Callable[[OpKey, Attrs, Sequence[Value], int], tuple[Value, ...]]
 
 MOST_CACHED = 1 << 16
 """Elements of an initializer that is kept as an array."""
+HIDES = 1e4
+"""Magnitude from which a constant hides what it is written over or added to: that of the masks of BERT."""
+KEEPS_HIDDEN = (Trait.MOVES, Trait.FORWARDS, Trait.SELECTS, Trait.SUMS)
+"""Operators after which such elements still hide something."""
+MOST_HIDING = 8
+"""Operators that move or add hidden elements, up to which they are followed."""
+MOST_SEARCHED = 1 << 22
+"""Elements of a constant that is searched for such numbers."""
 ELEMENT_WORK = 16
 """Work of writing an element, in multiplications of a matrix product."""
 NODE_WORK = 20_000
@@ -179,12 +187,47 @@ class Programs:
 
     @cached_property
     def common(self) -> set[int]:
-        """Classes that both programs compute at run time: here they can be cut."""
+        """Classes that both programs compute at run time: here their values are compared."""
         return {
             c
             for k, c in enumerate(self.classes)
             if self.dynamic[k] and (c in self.made_by or c in self.given) and self.type(c) is not None
         }
+
+    @cached_property
+    def cuts(self) -> set[int]:
+        """Classes at which the programs can be cut, because any numbers may be drawn for them."""
+        return {c for c in self.common if c in self.given or c not in self.hiding}
+
+    @cached_property
+    def hiding(self) -> set[int]:
+        """Classes in which a large or infinite constant may hide elements, as in scores with a mask, and those that
+        are asked for elements without a value.
+
+        No leaf is drawn with such elements, least of all with rows that are wholly hidden. So it is the mask that is
+        drawn, before the constant is written or added.
+        """
+        found: dict[int, int] = {}
+        for i, node in enumerate(self.nodes):
+            if has(node.constructor.op, Trait.FINDS_ENDLESS):
+                found.update({self.classes[o]: MOST_HIDING for o in self.reads(i)})
+            if not any(has(node.constructor.op, trait) for trait in KEEPS_HIDDEN):
+                continue
+            steps = [found.get(self.classes[o], 0 if self._hides(o) else MOST_HIDING) for o in self.reads(i)]
+            at = min(steps, default=MOST_HIDING) + 1
+            if at <= MOST_HIDING:
+                found.update({self.classes[k]: at for k in node.results if self.dynamic[k]})
+        return set(found)
+
+    def _hides(self, k: int) -> bool:
+        """Whether a value of the input is a constant with elements of a mask's magnitude."""
+        if self.dynamic[k]:
+            return False
+        value = self.known(self.classes[k])
+        value = self.initial(k) if value is None else value
+        if not isinstance(value, np.ndarray) or "float" not in value.dtype.name or value.size > MOST_SEARCHED:
+            return False
+        return bool((np.abs(value.astype(np.float64)) >= HIDES).any())
 
     def is_same(self, node: EncodedNode, result: int) -> bool:
         """Whether the result computes this value of the input with the same operator as the input."""

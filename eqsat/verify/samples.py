@@ -68,13 +68,31 @@ def draw(kind: TensorType, style: Style, points: Sequence[float], seed: int, nam
     shape = tuple(d for d in kind.shape or () if isinstance(d, int))
     rng = np.random.default_rng([seed, zlib.crc32(f"{name}/{style.name}".encode())])
     if dtype == ir.DataType.BOOL:
-        return np.zeros(shape, bool) if style.kind == "constant" else np.asarray(rng.random(shape) < 0.5)
-    if dtype.is_integer():
-        return np.asarray(_integers(rng, dtype, shape, style, points))
-    if dtype.is_floating_point():
+        found = _truths(rng, shape, style)
+    elif dtype.is_integer():
+        found = _integers(rng, dtype, shape, style, points)
+    elif dtype.is_floating_point():
         with np.errstate(over="ignore"):
-            return np.asarray(_floats(rng, dtype, shape, style, points))
-    return None
+            found = _floats(rng, dtype, shape, style, points)
+    else:
+        return None
+    return _with_equal_rows(rng, np.asarray(found)) if style.kind == "mixed" else np.asarray(found)
+
+
+def _truths(rng: np.random.Generator, shape: tuple[int, ...], style: Style) -> np.ndarray:
+    if style.kind in ("constant", "equal"):
+        return np.full(shape, style.kind == "equal")
+    return np.asarray(rng.random(shape) < 0.5)
+
+
+def _with_equal_rows(rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
+    """The values with a quarter of the rows along the last axis, of truth values half of them, equal to their first
+    element: masks that hide all or nothing, ties, and rows without variance.
+    """
+    if values.ndim < 2 or not values.size:
+        return values
+    rows = rng.random(values.shape[:-1]) < (0.5 if values.dtype == bool else 0.25)
+    return np.where(rows[..., None], values[..., :1], values)
 
 
 def _floats(

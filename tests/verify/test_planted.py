@@ -62,6 +62,28 @@ PLANTED: list[tuple[str, str, Graph, tuple[str, ...]]] = [
     ("flush", "real x * c * d => x * 0", lambda x, d: x * number(1e-3, d) * number(1e-3, d), ("float32", "float64")),
 ]
 
+_ATTENDED = "real Where(IsNaN(Softmax(x, axis=-1)), 0, Softmax(x, axis=-1)) => Softmax(x, axis=-1)"
+
+
+def masked(x: Any, dtype: str, hidden: Any) -> Any:
+    weights = op.Softmax(op.Where(hidden, number(-np.inf, dtype), x), axis=-1)
+    return op.Where(op.IsNaN(weights), number(0, dtype), weights)
+
+
+@pytest.mark.parametrize("shape", [(1, 64), (3, 64), (2, 3, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("keeps", [False, True], ids=["hides", "keeps"])
+def test_rows_that_are_wholly_masked_are_among_the_samples(
+    keeps: bool, dtype: str, shape: tuple[int, ...], tmp_path: Any
+) -> None:
+    path = tmp_path / "planted.rules"
+    path.write_text(f"rule planted : {_ATTENDED.replace(' ', chr(10) + '    ', 1)}\n", "utf-8")
+    x, mask = eqsat.input("x", shape, dtype), eqsat.input("mask", shape, "bool")
+    graph = eqsat.graph(masked(x, dtype, op.Not(mask) if keeps else mask))
+    with pytest.raises(VerificationError, match="planted"):
+        eqsat.optimize(graph, rules=[path], default_rules=False, trust=True)
+
+
 CASES = [(name, rule, graph, dtype) for name, rule, graph, dtypes in PLANTED for dtype in dtypes]
 
 

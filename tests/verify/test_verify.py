@@ -11,7 +11,9 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.egraph.limits import LastGuard
 from eqsat.errors import VerificationError
+from eqsat.search import Search
 
 LAYERS = 8
 
@@ -117,6 +119,19 @@ def test_a_loop_that_takes_too_long_is_not_verified() -> None:
     seen = eqsat.optimize(onnx.parser.parse_model(text)).summary.verification
     assert seen is not None and seen.agrees is None
     assert any("executed operators are allowed" in reason for reason in seen.skipped)
+
+
+def test_what_is_left_when_the_time_is_over_is_not_executed_and_that_is_said() -> None:
+    x = eqsat.input("x", (3, 5))
+    search = Search.of(eqsat.graph(op.Max(x * np.float32(2), np.float32(0)) + x))
+    found = search.extract(verify=False)
+    verifier = search.verifier(found.plan, found.model)
+    verifier.guard = LastGuard(0)
+    while not verifier.guard.is_over():
+        pass
+    seen = verifier.run()
+    assert seen.agrees is None and not seen.done and not seen.executed and seen.pieces
+    assert [reason.split(": ")[1].split(" (")[0] for reason in seen.skipped] == 2 * ["the time limit is over"]
 
 
 def test_a_result_that_does_not_fit_into_memory_is_not_verified() -> None:

@@ -14,7 +14,17 @@ from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, KEEPS_FROM_ZERO, POLES, POSITIVE, SELECTS, SIZES, UNARY
+from eqsat.ops.traits import (
+    BENDS,
+    ELEMENTARY,
+    FINDS_ENDLESS,
+    KEEPS_FROM_ZERO,
+    POLES,
+    POSITIVE,
+    SELECTS,
+    SIZES,
+    UNARY,
+)
 
 
 def of_one(function: Callable[[np.ndarray], np.ndarray]) -> Function:
@@ -72,7 +82,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 # fmt: off
 declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES)
 declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY)
-declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS)
+declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS)
 declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS | SIZES, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same, over_reals=reals.absolute)
@@ -87,7 +97,7 @@ declare("Cos", numpy=of_one(np.cos), traits=UNARY | ELEMENTARY, quantization=DAT
 declare("Cosh", numpy=of_one(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Exp", numpy=of_one(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
 declare("Floor", numpy=of_one(np.floor), traits=UNARY | BENDS | SIZES)
-declare("IsNaN", numpy=of_one(np.isnan), traits=UNARY | SELECTS)
+declare("IsNaN", numpy=of_one(np.isnan), traits=UNARY | SELECTS | FINDS_ENDLESS)
 declare("Log", numpy=of_one(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
 declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same)
