@@ -13,6 +13,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.listing import short_place
 from eqsat.rules.selection import allowed
+from eqsat.rules.tensor_types import impossible
 
 ROUNDS = 10
 """Rounds after which a rule alone must have come to an end on a single instance."""
@@ -24,6 +25,10 @@ _IMPLIED = Limits(iterations=5, nodes=ENODES)
 def silent(outcome: Outcome) -> list[str]:
     """What is to be said of alternatives of which no instance was found, and of sides of different types."""
     found: list[str] = []
+    rule = outcome.rule
+    never = impossible(expand(rule.left), [condition.expr for condition in rule.where])
+    if never is not None:
+        return [f"it never applies: {never[1]}"]
     if outcome.mismatch is not None:
         where = outcome.mismatch.message.splitlines()[0]
         if not outcome.fires:
@@ -34,7 +39,7 @@ def silent(outcome: Outcome) -> list[str]:
         found.append("on some instances all conditions hold and yet it does not apply")
     clauses = outcome.silent_clauses
     if clauses and outcome.fires:
-        count = len(expand(outcome.rule.left))
+        count = len(expand(rule.left))
         listed = ", ".join(str(k + 1) for k in clauses[:5]) + (" ..." if len(clauses) > 5 else "")
         found.append(f"of the {count} alternatives of the left side, no instance was found of number {listed}")
     return found

@@ -16,6 +16,7 @@ from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import expand
 from eqsat.rules.listing import short_place
 from eqsat.rules.location import is_shipped
+from eqsat.rules.tensor_types import impossible
 from eqsat.schema.functions import declared
 
 ATTEMPTS = 2_000
@@ -23,13 +24,17 @@ ATTEMPTS = 2_000
 
 
 def unmatched(targets: Iterable[Target]) -> Iterator[str]:
-    """A sentence on each composite of one's own of which no instance was found.
+    """A sentence on each composite of one's own that may never match.
 
     Those that are written as operators are left out: they are checked as rules.
     """
     for target in targets:
         for composite in target.composites:
             if composite.written is None and not is_shipped(target.place.file):
+                never = impossible(expand(composite.patterns), [condition.expr for condition in composite.where])
+                if never is not None:
+                    yield f"{never[0]}: {never[1]}: the composite `{composite.name}` never matches"
+                    continue
                 why = _why_none(target, composite)
                 if why:
                     yield (

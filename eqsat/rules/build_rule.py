@@ -15,7 +15,7 @@ from eqsat.rules.callee import known
 from eqsat.rules.roots import one_by_one, read_roots, targets_of
 from eqsat.rules.scope import Frame
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tensor_types import check_conditions, check_types
+from eqsat.rules.tensor_types import check_types
 from eqsat.schema.opset import did_you_mean
 
 
@@ -66,7 +66,6 @@ def _direction(
         for template in templates:
             check_presence(template, clause, context)
         check_types(clause, templates, context)
-    check_conditions(clauses, conditions, context)
     return ast.Rule(
         declaration.name,
         ast.Numerics("exact"),

@@ -22,7 +22,7 @@ from eqsat.rules.matchable import check_buffers, check_results
 from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources, position_of
-from eqsat.rules.tensor_types import check_conditions, check_types
+from eqsat.rules.tensor_types import check_types
 from eqsat.rules.unit_hints import plain_number, without_unit
 from eqsat.rules.written_operator import check_operands, read_written
 from eqsat.schema.dtypes import dtype_name
@@ -401,7 +401,6 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
         check_types(clause, (), builder.context)
         if written is not None:
             check_operands(written, clause, builder.context)
-    check_conditions(clauses, conditions, builder.context)
     check_results(clauses, results, builder.context)
     check_buffers(parts, clauses, results, builder.context)
     return ast.Composite(

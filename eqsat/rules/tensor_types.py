@@ -51,28 +51,25 @@ def check_types(clause: Clause, right: Sequence[ast.Template], context: Context)
             checker.unify(root, built, template.place, "the right side")
 
 
-def check_conditions(clauses: Sequence[Clause], conditions: Sequence[ast.Condition], context: Context) -> None:
-    """Checks that some plain pattern can have the element types that the conditions require.
+def impossible(clauses: Sequence[Clause], conditions: Sequence[ast.Expr]) -> tuple[ast.Place, str] | None:
+    """The first condition on an element type that none of the plain patterns can fulfil.
 
-    Raises:
-        RuleError: None can: ONNX has no such operator for these types.
+    Returns:
+        Its place, and what is true there; None if some pattern can have the types that the conditions require.
     """
-    required = [pair for condition in conditions for pair in _required(condition.expr)]
-    if not required:
-        return
-    contradiction: EqsatError | None = None
-    for clause in clauses:
-        checker = _Checker(clause, context)
+    required = [pair for condition in conditions for pair in _required(condition)]
+    first: tuple[ast.Place, str] | None = None
+    for clause in clauses if required else ():
+        checker = _Checker(clause, _Silent())
         try:
             for root in clause.roots:
                 checker.pattern(root)
             for term, wanted in required:
                 checker.require(term, wanted)
-            return
-        except EqsatError as error:
-            contradiction = contradiction or error
-    if contradiction is not None:
-        raise contradiction
+            return None
+        except _Impossible as error:
+            first = first or (error.at, error.actual)
+    return first
 
 
 def possible_types(
@@ -105,6 +102,14 @@ def possible_types(
         kind = _root(found)
         groups.setdefault(id(kind), (set(), _TENSORS if kind.allowed is None else kind.allowed))[0].add(name)
     return sorted(((frozenset(names), allowed) for names, allowed in groups.values()), key=lambda g: min(g[0]))
+
+
+class _Impossible(RuleError):
+    """A condition requires a type that no value of the pattern has."""
+
+    def __init__(self, at: ast.Place, actual: str) -> None:
+        super().__init__("a possible element type is required", place=str(at), actual=actual)
+        self.at = at
 
 
 class _Silent:
@@ -223,13 +228,7 @@ class _Checker:
         other = self._named(wanted.name, name.place) if isinstance(wanted, ast.Name) else _Type(wanted, name.place)
         allowed, asked = given.allowed, _root(other).allowed
         if allowed is not None and asked is not None and not allowed & asked:
-            raise self.context.error(
-                name.place,
-                f"an element type that `{name.name}` can have is required: {_listed(allowed)}",
-                actual=_listed(asked),
-                hint="the pattern cannot match: ONNX has its operators for no other types, or other conditions rule "
-                "them out",
-            )
+            raise _Impossible(name.place, f"`{name.name}` is never {_listed(asked)}, only {_listed(allowed)}")
         self.unify(given, other, name.place, f"`{name.name}`")
 
     def template(self, template: ast.Template | None) -> _Type | None:
