@@ -237,7 +237,7 @@ def bounded(
     if seconds is not None:
         check_seconds(seconds)
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
-        raise OptimizationError("a positive number of steps is required", actual=f"{steps!r}")
+        raise OptimizationError("a positive number of steps is required", place="steps", actual=f"{steps!r}")
     with metered(memory=size, seconds=seconds, steps=steps) as meter:
         try:
             yield meter
@@ -279,7 +279,9 @@ def check_seconds(seconds: float) -> None:
         OptimizationError: It is not.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < seconds < math.inf:
-        raise OptimizationError("a positive, finite time limit is required", actual=f"{seconds!r}")
+        raise OptimizationError(
+            "a positive, finite number of seconds is required", place="time_limit", actual=f"{seconds!r}"
+        )
 
 
 def out_of_memory(place: str = "") -> LimitError:
@@ -318,7 +320,8 @@ def to_bytes(size: int | str) -> int:
         number = float(size)
     if not (math.isfinite(number) and number >= 1):
         raise OptimizationError(
-            "a size in bytes above zero is required as memory limit",
+            "a size in bytes above zero is required",
+            place="memory_limit",
             actual=repr(size),
             hint="for example 2000000000, 500MB or 8GB",
         )

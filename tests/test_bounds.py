@@ -76,7 +76,7 @@ def test_a_loop_is_ended_and_its_place_said() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "30"])
 def test_time_limits_that_are_none(seconds: float) -> None:
-    with pytest.raises(OptimizationError, match="time limit is required"):
+    with pytest.raises(OptimizationError, match="number of seconds is required"):
         eqsat.run(LOOP, {}, time_limit=seconds)
 
 

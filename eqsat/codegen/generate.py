@@ -129,7 +129,9 @@ def check_threads(threads: object) -> None:
         CodegenError: It cannot.
     """
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
-        raise CodegenError(f"a number of threads from 1 to {MOST_THREADS} is required", actual=repr(threads))
+        raise CodegenError(
+            f"a whole number from 1 to {MOST_THREADS} is required", place="threads", actual=repr(threads)
+        )
 
 
 def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str, FreeSize]:

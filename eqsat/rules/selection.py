@@ -59,7 +59,7 @@ def select_rules(
         RuleError: A file cannot be read, or the class is unknown.
     """
     if numerics not in _ORDER:
-        raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
+        raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", place="numerics", actual=repr(numerics))
     paths = [Path(s) for s in sources if not isinstance(s, Rule)]
     if default_rules:
         shipped = shipped_rules()

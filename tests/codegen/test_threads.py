@@ -212,7 +212,7 @@ def test_without_threads_the_text_has_none(name: str) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1025, 2.0, None])
 def test_a_number_of_threads_is_required(threads: Any) -> None:
-    with pytest.raises(CodegenError, match="a number of threads from 1 to 1024 is required; got"):
+    with pytest.raises(CodegenError, match="a whole number from 1 to 1024 is required; got"):
         eqsat.compile(attention(), threads=threads)
 
 

@@ -31,7 +31,12 @@ def bind_values(model: ir.Model, values: Mapping[str, Any], place: str = "") -> 
         if value is None:
             known = ", ".join(inputs) or "none"
             hint = did_you_mean(name, inputs) or f"its inputs: {known}"
-            raise ModelError("an input of the model is required to bind", place=place, actual=f"`{name}`", hint=hint)
+            raise ModelError(
+                "the name of an input is required to bind a value",
+                place=place or "values",
+                actual=f"`{name}`",
+                hint=hint,
+            )
         where = f"{place}: input {name!r}" if place else f"input {name!r}"
         array = _as_declared(value, given, where)
         assert value.dtype is not None
