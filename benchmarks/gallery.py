@@ -67,12 +67,12 @@ class Part(NamedTuple):
     seconds: float
 
 
-def optimized(path: Path) -> Summary:
+def optimized(path: Path, *, verify: bool = False) -> Summary:
     """A network of the folder, for oneDNN."""
     proto, notes = read(path), notes_of(path)
     known = free_sizes(load(proto), {})
     dims = {name: (1, None, size) for name, size in notes.get("dims", {}).items() if name in known}
-    return eqsat.optimize(proto, targets=["dnnl"], dims=dims, verify=False).summary
+    return eqsat.optimize(proto, targets=["dnnl"], dims=dims, verify=verify).summary
 
 
 def bars(summary: Summary) -> tuple[list[Part], list[Part]]:
