@@ -32,8 +32,9 @@ for (let k = 0; k < 3; k++) input.dispatchEvent(new KeyboardEvent("keydown", { k
 return null;
 """
 _FROM_COST = """
-const heads = [...document.querySelectorAll("h2")], first = heads.find((h) => h.textContent.startsWith("What the cost"));
-for (let e = document.querySelector(".tiles").nextElementSibling; e && e !== first; e = e.nextElementSibling) e.hidden = true;
+const first = [...document.querySelectorAll("h2")].find((h) => h.textContent.startsWith("What the cost"));
+let e = document.querySelector(".tiles").nextElementSibling;
+for (; e && e !== first; e = e.nextElementSibling) e.hidden = true;
 return null;
 """
 _FROM_QUANTIZATION = """

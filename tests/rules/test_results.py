@@ -124,7 +124,7 @@ IMPOSSIBLE = [
     ("Relu(x)\n        where x.rank == 2 and ‸x.dtype in (bool, uint8)", "`x` is never uint8, bool, only float32"),
     ("Relu(x) | Neg(x)\n        where x.dtype in integers, ‸x.dtype == uint16", "`x` is never uint16"),
     ("x + y\n        where x.dtype == float32, ‸y.dtype == int8", "`y` is never int8, only float32"),
-    ("QLinearConv(x, sx, zx, w, sw, zw, sy, zy)\n        where ‸x.dtype == float32", "`x` is never float32, only uint8"),
+    ("QLinearConv(x, sx, zx, w, sw, zw, sy, zy)\n        where ‸x.dtype == float32", "`x` is never float32, only"),
     ("a = QuantizeLinear(x, s, z), b = Relu(x)\n        where ‸x.dtype == a.dtype, a.dtype == uint8", "`x` is never"),
 ]
 
