@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 
@@ -78,8 +81,6 @@ def _packages() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    import os
-
     from eqsat import bounds
     from eqsat.codegen.compiler import native_isas
 
@@ -139,13 +140,20 @@ def _caches() -> Iterator[Finding]:
     from eqsat.files import cache_folder
 
     folder = cache_folder()
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    size = sum(path.stat().st_size for path in files)
+    sizes = list(_sizes(folder))
     try:
         limit = f"compiled models take at most {bounds.show_bytes(cache.limit())} (EQSAT_CACHE_LIMIT, in megabytes)"
     except EqsatError as error:
         limit = _one_line(error)
-    yield Finding("cache", f"{folder} (EQSAT_CACHE): {len(files):,} files, {bounds.show_bytes(size)}; {limit}")
+    yield Finding("cache", f"{folder} (EQSAT_CACHE): {len(sizes):,} files, {bounds.show_bytes(sum(sizes))}; {limit}")
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Bytes of each file below a folder, but for those that other processes remove meanwhile."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                yield Path(place, name).stat().st_size
 
 
 def _one_line(error: Exception) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,3 +57,22 @@ def test_a_package_that_is_missing(capsys: Capture, monkeypatch: pytest.MonkeyPa
 def test_a_wrong_limit_of_the_cache(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EQSAT_CACHE_LIMIT", "much")
     assert "EQSAT_CACHE_LIMIT is required to be a number" in findings(capsys)["cache"]["found"]
+
+
+def test_files_of_the_cache_that_vanish_meanwhile(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path))
+    (tmp_path / "short").write_bytes(b"short")
+    stat, asked = Path.stat, set[Path]()
+
+    def once(path: Path, **options: Any) -> os.stat_result:
+        if path in asked:
+            raise FileNotFoundError
+        if path.name == "short":
+            asked.add(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", once)
+    assert "files" in findings(capsys)["cache"]["found"]
+    assert asked
