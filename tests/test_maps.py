@@ -143,6 +143,85 @@ def test_a_map_is_an_input(tmp_path: Path) -> None:
         result.run({**feed, "m": np.zeros(3, np.float32)})
 
 
+WORDS: dict[str, Any] = {"string_vocabulary": ["a", "b", "c"]}
+NUMBERS: dict[str, Any] = {"int64_vocabulary": [7, 3, 5, 0]}
+# Types of keys and values, the operator, its attributes, and maps.
+VECTORIZED = [
+    ((T.STRING, T.FLOAT), "DictVectorizer", WORDS, [{"a": 1.5, "c": -2.0}, {"b": 1.0, "unknown": 3.0}]),
+    ((T.STRING, T.DOUBLE), "DictVectorizer", WORDS, [{"c": 0.1, "a": 1e-300}]),
+    ((T.INT64, T.FLOAT), "DictVectorizer", NUMBERS, [{3: 1.5, 0: -2.0}, {7: 1.0, 3: 2.0, 5: 3.0, 0: 4.0}]),
+    ((T.INT64, T.DOUBLE), "DictVectorizer", NUMBERS, [{3: 0.1}]),
+    ((T.STRING, T.INT64), "DictVectorizer", WORDS, [{"b": 2**53 + 1}]),
+    ((T.INT64, T.FLOAT), "CastMap", {}, [{5: 1.5, -2: 0.25}, {1: 3.0}]),
+    ((T.INT64, T.FLOAT), "CastMap", {"map_form": "SPARSE", "max_map": 5}, [{4: 1.5, 0: 0.25}]),
+    ((T.INT64, T.FLOAT), "CastMap", {"cast_to": "TO_INT64"}, [{5: 1.5, 2: -2.75}]),
+]
+
+
+@pytest.mark.parametrize(("kinds", "op", "attributes", "maps"), VECTORIZED)
+def test_tensors_are_made_of_maps(
+    kinds: tuple[int, int], op: str, attributes: dict[str, Any], maps: list[dict[Any, Any]], tmp_path: Path
+) -> None:
+    # What follows is optimized: two signs that cancel each other.
+    wanted_type = {"TO_INT64": T.INT64}.get(attributes.get("cast_to", ""), T.FLOAT if op == "CastMap" else kinds[1])
+    nodes = [
+        helper.make_node(op, ["m"], ["d"], domain="ai.onnx.ml", **attributes),
+        helper.make_node("Neg", ["d"], ["n"]),
+        helper.make_node("Neg", ["n"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", wanted_type, [1, None])]
+    graph = helper.make_graph(nodes, "g", [helper.make_value_info("m", _map(*kinds))], outputs)
+    model = helper.make_model(graph, opset_imports=_ML, ir_version=8)
+    result = eqsat.optimize(model)
+    assert [node.op_type for node in result.model.graph] == [op]
+    seen = result.summary.verification
+    assert seen is not None and seen.agrees and seen.outputs == 1 and seen.max_abs_error == 0
+    result.save(tmp_path / "out.onnx")
+    for given in maps:
+        feed: dict[str, Any] = {"m": given}
+        (found,) = result.run(feed).values()
+        if kinds[1] == T.FLOAT:
+            (wanted,) = _ort(model, feed)
+            np.testing.assert_array_equal(_ort(tmp_path / "out.onnx", feed)[0], wanted, strict=True)
+        else:  # ONNX Runtime's Python takes no such maps.
+            keys = attributes.get("string_vocabulary") or attributes["int64_vocabulary"]
+            wanted = np.array([[given.get(key, 0) for key in keys]], helper.tensor_dtype_to_np_dtype(kinds[1]))
+        np.testing.assert_array_equal(found, wanted, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "wanted"),
+    [
+        ({"cast_to": "TO_INT64"}, np.array([[-3, 12]])),
+        ({"map_form": "SPARSE", "max_map": 7}, np.array([[0, 0, -3, 0, 0, 12, 0]], np.float32)),
+        ({"cast_to": "TO_STRING"}, np.array([["-3", "12"]], object)),
+    ],
+)
+def test_tensors_are_made_of_maps_to_strings(attributes: dict[str, Any], wanted: np.ndarray) -> None:
+    # ONNX Runtime's Python takes no such maps.
+    node = helper.make_node("CastMap", ["m"], ["y"], domain="ai.onnx.ml", **attributes)
+    outputs = [helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(wanted.dtype), [1, None])]
+    graph = helper.make_graph([node], "g", [helper.make_value_info("m", _map(T.INT64, T.STRING))], outputs)
+    model = helper.make_model(graph, opset_imports=_ML, ir_version=8)
+    feed: dict[str, Any] = {"m": {5: "12", 2: "-3"}}
+    (found,) = eqsat.run(model, feed).values()
+    np.testing.assert_array_equal(found, wanted, strict=True)
+    result = eqsat.optimize(model)
+    assert result.summary.verification is not None and result.summary.verification.agrees
+
+
+def test_a_key_that_a_sparse_map_has_no_place_for(tmp_path: Path) -> None:
+    node = helper.make_node("CastMap", ["m"], ["y"], domain="ai.onnx.ml", map_form="SPARSE", max_map=3)
+    inputs, outputs = (
+        [helper.make_value_info("m", _map(T.INT64, T.FLOAT))],
+        [helper.make_tensor_value_info("y", 1, [1, 3])],
+    )
+    model = helper.make_model(helper.make_graph([node], "g", inputs, outputs), opset_imports=_ML, ir_version=8)
+    feed: dict[str, Any] = {"m": {3: 1.0}}
+    with pytest.raises(ExecutionError, match="keys from 0 to 2 are required, and 3 is none of them"):
+        eqsat.run(model, feed)
+
+
 BORDERS = {
     "seq(float[2,3]) x, float[2,3] w": "c = ConcatFromSequence<axis=0>(x) n = Neg(w) m = Neg(n) s = Abs(c) z = Abs(s)"
     " y = SequenceInsert(x, m)",

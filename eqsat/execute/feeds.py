@@ -112,7 +112,8 @@ class Feed:
             what = "a map (a dictionary)" if single else "a sequence of maps (a list of dictionaries)"
             actual = describe(given) if given is None or isinstance(given, np.ndarray | list) else type(given).__name__
             raise ExecutionError(f"{what} is required", place=self._place, actual=actual)
-        return given if single else list(given)
+        typed = [one if self._dtype is None else {k: self._dtype.type(v) for k, v in one.items()} for one in maps]
+        return typed[0] if single else typed
 
     def _strings(self, array: np.ndarray) -> np.ndarray:
         """Strings in the form for kernels: Python's, in an array of objects, which numpy neither pads nor cuts."""

@@ -126,24 +126,41 @@ def _symbol(dim: int | ir.SymbolicDim) -> str | None:
     return None if isinstance(dim, int) or dim.value is None else str(dim.value)
 
 
-def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> np.ndarray | list[np.ndarray]:
-    """A tensor, a sequence of a few, or an optional that is there."""
-    if (
-        isinstance(value.type, ir.SequenceType)
-        and isinstance(value.type.elem_type, ir.TensorType)
-        and not is_map(value)
-    ):
+def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> Any:
+    """A tensor, a map, a sequence of a few, or an optional that is there."""
+    if is_map(value):
+        maps = [_map(model, value, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
+        return maps if isinstance(value.type, ir.SequenceType) else maps[0]
+    if isinstance(value.type, ir.SequenceType) and isinstance(value.type.elem_type, ir.TensorType):
         return [_tensor(model, value, sizes, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
     return _tensor(model, value, sizes, seed, value.name or "")
+
+
+def _map(model: ir.Model, value: ir.Value, seed: int, name: str) -> dict[Any, Any]:
+    """A map of some of the keys that its readers know; of a few small numbers if they know none."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    known = [
+        key
+        for node, _ in _readers(model, value)
+        for attribute in (node.attributes.get("string_vocabulary"), node.attributes.get("int64_vocabulary"))
+        if attribute is not None and not attribute.ref_attr_name
+        for key in attribute.value
+    ]
+    keys = [key for key in dict.fromkeys(known or range(_ELEMENTS)) if rng.random() < 0.75]
+    if value.dtype == ir.DataType.STRING:
+        return {key: str(word) for key, word in zip(keys, rng.choice(_NUMERALS, len(keys)), strict=True)}
+    numbers = np.round(100 * rng.standard_normal(len(keys))) / 4
+    return dict(zip(keys, numbers if value.dtype is None else numbers.astype(value.dtype.numpy()), strict=True))
 
 
 def _tensor(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int, name: str) -> np.ndarray:
     place = f"input {value.name!r}"
     hint = "provide it with --input or as an array"
     inner = value.type.elem_type if isinstance(value.type, ir.SequenceType | ir.OptionalType) else value.type
-    if value.dtype is None or not isinstance(inner, ir.TensorType) or is_map(value):
-        found = "a map" if is_map(value) else str(value.type)
-        raise ExecutionError("a tensor is required to draw a random input", place=place, actual=found, hint=hint)
+    if value.dtype is None or not isinstance(inner, ir.TensorType):
+        raise ExecutionError(
+            "a tensor is required to draw a random input", place=place, actual=str(value.type), hint=hint
+        )
     if value.shape is None:
         raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
     bound = [d if isinstance(d, int) else d.evaluate(sizes) for d in value.shape]

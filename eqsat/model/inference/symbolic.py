@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from eqsat.model.inference import map_tensors
 from eqsat.model.inference.corrections import make_sound
 from eqsat.model.validate.checks import contradiction
 from eqsat.schema import opset
@@ -23,6 +24,7 @@ from eqsat.schema.size import Size
 from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 make_sound()
+map_tensors.register()
 
 
 def infer(
