@@ -44,6 +44,8 @@ _COMPUTED = {
     ir.DataType.FLOAT8E5M2: "f8e5m2",
     ir.DataType.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
 }
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""Floats of half precision; see :mod:`eqsat.codegen.half_precision`."""
 
 
 def is_supported(dtype: ir.DataType) -> bool:

@@ -20,7 +20,8 @@ from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
 from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
 from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
-from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.half_precision import HalfPrecision
+from eqsat.codegen.kernels.shared.registry import entry_name, families
 from eqsat.codegen.lowered_scope import Scope
 from eqsat.codegen.operator_call import Call, Results
 from eqsat.codegen.problems import Problems
@@ -104,6 +105,7 @@ class _Lowering:
         kinds = (kind for p in plans for kind in p.types.values())
         self.found = DataSizes(self.shapes, self.apply, self.nodes, names_in(kinds) | sizes.keys(), limits)
         self.has_backend = False
+        self.halves = HalfPrecision()
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self, ranges: Sequence[Range | None]) -> Program:
@@ -125,6 +127,7 @@ class _Lowering:
             if isinstance(found, Tensor):
                 outputs.append((name, found))
         program = Program(self.name, inputs, outputs, self.nodes, self.regions, dequantized=self.dequantized)
+        self.halves.lower(program)
         if not self.problems.nodes:
             program.remove_dead()
         check_families(program, self.problems)
@@ -348,7 +351,7 @@ class _Lowering:
         node = Node(name, op, plain(attrs), operands, outputs, anchor_dtype(outputs, types))
         self.found.sizes.note(op, node.attributes, operands, outputs)
         made, results = canonical(node)
-        if any(find(n.provisional_task()) is None for n in made):
+        if not all(self.halves.is_computable(n) for n in made):
             expanded = self._expanded(op, attrs, operands, used, name, depth)
             if expanded is not None:
                 return expanded

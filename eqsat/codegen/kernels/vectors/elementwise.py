@@ -1,4 +1,7 @@
-"""Chains of elementwise operators on float32, and copies between layouts, in vectors."""
+"""Chains of elementwise operators on float32, and copies between layouts, in vectors.
+
+Operands and results may have half precision, which the chain converts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.loops.elementwise import flattened
@@ -28,9 +32,11 @@ class Part:
 
 def _accepts(task: Task) -> bool:
     x, y = task.inputs[0], task.output
-    if len(task.inputs) != 1 or not isinstance(x, View) or x.dtype != ir.DataType.FLOAT or y.dtype != ir.DataType.FLOAT:
+    if len(task.inputs) != 1 or not isinstance(x, View) or y.elements in (0, 1):
         return False
-    return y.elements not in (0, 1) and is_vector_epilogue(task.epilogue)
+    if not task.epilogue.steps:
+        return x.dtype == y.dtype == ir.DataType.FLOAT
+    return is_vector_epilogue(task.epilogue, halves=True)
 
 
 def _wants(task: Task) -> Wants:
@@ -77,6 +83,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     inner = y.rank - 1
     epilogue = VectorEpilogue(task.epilogue, y.shape, inner, isa)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
+    types = {"x0": x.dtype, **epilogue.types, "y0": y.dtype}
     loops = [Loop(f"n{a}", y.shape[a]) for a in range(inner)]
     parts = []
     whole, rest = divmod(y.shape[inner], lanes)
@@ -89,12 +96,12 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             each = f" + i * {lanes * s}" if s and count != 1 else ""
             pointers.append((name, each + (f" {first * s:+d}" if first * s else "")))
         lines, result = epilogue.write("t", lambda name: f"{name}p", live)
-        value = load("x0p", x.strides[inner], live, isa)
+        value = load("x0p", x.strides[inner], live, isa, dtype=x.dtype)
         parts.append(
             Part(
                 count,
                 pointers,
-                [f"const vf@ t = {value};", *lines, store("y0p", result, y.strides[inner], live, isa)],
+                [f"const vf@ t = {value};", *lines, store("y0p", result, y.strides[inner], live, isa, y.dtype)],
             )
         )
     text = render(
@@ -102,6 +109,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         loops=loops,
         pointers=[(name, _moves(loops, strides)) for name, strides in made.items()],
         parts=parts,
+        types={name: f"{'' if name == 'y0' else 'const '}{dtypes.storage(dtype)}" for name, dtype in types.items()},
     )
     body, helpers = finish(text, isa)
     constants: tuple[np.ndarray, ...] = tuple(epilogue.constants)

@@ -14,21 +14,39 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.dtypes import HALVES
 from eqsat.codegen.expressions import scalar, vector
 from eqsat.codegen.expressions.registry import Argument, Expression
 from eqsat.codegen.isa import AVX2, Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
 from eqsat.schema.types import OpKey
 
+_FLOAT = ir.DataType.FLOAT
+_CAST = OpKey("", "Cast")
 SLACK = 16
 """Floats after a packed constant that vectors may read."""
 
 
-def is_vector_epilogue(epilogue: Epilogue) -> bool:
-    """Whether all values are float32 and every step is known; for a family's ``accepts``."""
-    if any(dtype != ir.DataType.FLOAT for dtype in epilogue.dtypes()):
-        return False
-    return all(_expression(step, ["v" for _ in step.inputs], AVX2) is not None for step in epilogue.steps)
+def is_vector_epilogue(epilogue: Epilogue, *, halves: bool = False) -> bool:
+    """Whether every step is known, and all values are float32; for a family's ``accepts``.
+
+    Args:
+        epilogue: Between its steps, values may be rounded to half precision: cast to such a type, and back.
+        halves: Whether the anchor's result, operands and the last result may have such a type, too.
+    """
+    types = epilogue.dtypes()
+    last, first = len(types) - 1, len(types) - len(epilogue.steps)
+    for number, dtype in enumerate(types):
+        if dtype != _FLOAT and not (dtype in HALVES and (halves or first <= number < last)):
+            return False
+    for step in epilogue.steps:
+        if step.operator != _CAST and not HALVES.isdisjoint(
+            [step.dtype, *(types[i] for i in step.inputs if i is not None)]
+        ):
+            return False
+        if _expression(step, ["v" for _ in step.inputs], AVX2) is None:
+            return False
+    return True
 
 
 def preceded(epilogue: Epilogue, extra: Sequence[tuple[str, View | np.ndarray]]) -> Epilogue:
@@ -55,7 +73,7 @@ class VectorEpilogue:
     """Writes the steps of one kernel's epilogue.
 
     Args:
-        epilogue: All values float32.
+        epilogue: All values float32, or of half precision, which are floats in registers.
         shape: Of the output.
         axis: Of the output, along which vectors lie.
         isa: Instruction set.
@@ -65,6 +83,7 @@ class VectorEpilogue:
     Attributes:
         constants: For ``Kernel.constants``.
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
+        types: By parameter the element type.
         helpers: Declarations that the steps need and that are not in ``vectors.h.jinja``; complete after the last
         ``write``.
     """
@@ -83,17 +102,20 @@ class VectorEpilogue:
         self.strides: dict[str, Shape] = {}
         self.helpers: dict[str, None] = {}
         self._padded: set[str] = set()
+        self.types: dict[str, ir.DataType] = {}
         self._operands: list[str | float] = []  # a pointer, or the value of a constant
         for index, operand in enumerate(epilogue.operands):
             if isinstance(operand, View):
                 name = (names or {}).get(index, f"e{index}")
                 self.strides[name] = operand.strides
+                self.types[name] = operand.dtype
             elif operand.size == 1:
                 self._operands.append(float(operand.reshape(())))
                 continue
             else:
                 name = f"w{first_constant + len(self.constants)}"
                 self.strides[name] = self._constant(operand, shape)
+                self.types[name] = _FLOAT
                 self._padded.add(name)
             self._operands.append(name)
 
@@ -135,11 +157,16 @@ class VectorEpilogue:
     def _load(self, operand: str | float, address: Callable[[str], str], count: int) -> str:
         if not isinstance(operand, str):
             return f"SPLAT@({dtypes.literal(operand, ir.DataType.FLOAT)})"
-        return load(address(operand), self.strides[operand][self.axis], count, self.isa, operand in self._padded)
+        stride, dtype = self.strides[operand][self.axis], self.types[operand]
+        return load(address(operand), stride, count, self.isa, operand in self._padded, dtype)
 
 
-def load(pointer: str, stride: int, count: int, isa: Isa, padded: bool = False) -> str:
+def load(
+    pointer: str, stride: int, count: int, isa: Isa, padded: bool = False, dtype: ir.DataType = ir.DataType.FLOAT
+) -> str:
     """Expression of a vector whose first ``count`` lanes are read; with ``padded`` the others may be as well."""
+    if dtype in HALVES:
+        return f"load_{dtypes.converted(dtype)}@({pointer}, {stride}, {count})"
     if stride == 0:
         return f"SPLAT@(*({pointer}))"
     if stride != 1:
@@ -147,8 +174,10 @@ def load(pointer: str, stride: int, count: int, isa: Isa, padded: bool = False) 
     return f"LD@({pointer})" if padded or count == isa.lanes() else f"load_part@({pointer}, {count})"
 
 
-def store(pointer: str, value: str, stride: int, count: int, isa: Isa) -> str:
-    """Statement that stores the first ``count`` lanes."""
+def store(pointer: str, value: str, stride: int, count: int, isa: Isa, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
+    """Statement that stores the first ``count`` lanes; those of half precision were rounded to it."""
+    if dtype in HALVES:
+        return f"store_{dtypes.converted(dtype)}@({pointer}, {value}, {stride}, {count});"
     if stride != 1:
         return f"store_strided@({pointer}, {value}, {stride}, {count});"
     return f"ST@({pointer}, {value});" if count == isa.lanes() else f"store_part@({pointer}, {value}, {count});"
@@ -156,6 +185,10 @@ def store(pointer: str, value: str, stride: int, count: int, isa: Isa) -> str:
 
 def _expression(step: Step, arguments: list[str | None], isa: Isa) -> Expression | None:
     """The step as an expression, or as statements that declare the variable ``$R``."""
+    if step.operator == _CAST:
+        return Expression(
+            f"round_{dtypes.converted(step.dtype)}@({arguments[0]})" if step.dtype in HALVES else str(arguments[0])
+        )
     found = vector(step.operator, step.attributes, arguments, isa)
     if found is not None:
         return found

@@ -1,0 +1,194 @@
+"""float16 and bfloat16 are types of memory: what has such operands is computed in float32, by the kernels for that.
+
+A tensor that a kernel computes exists in float32 then, rounded to its own type after each operator, as the model says.
+So the values are those of kernels that load and store halves, and no kernel but the elementwise ones has to know of
+them. A tensor in its own type is made where something reads it as it is: the caller, a body of control flow, a region
+that stays whole. Operators that only move elements stay in the type in which they find their operands: nothing is
+converted to be moved.
+
+ONNX Runtime runs such models in float32 on the CPU as well, but does not round between the operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.control.forms import CONTROL
+from eqsat.codegen.dtypes import HALVES
+from eqsat.codegen.kernel import Step
+from eqsat.codegen.kernels.shared.registry import find
+from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, Node, Operand, Program, Tensor
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.types import OpKey
+
+_FLOAT = ir.DataType.FLOAT
+_CAST = OpKey("", "Cast")
+_REINTERPRETS = OpKey("", "BitCast")
+_ARITHMETIC = frozenset({"LeakyRelu", "PRelu", "Range"})
+"""Operators that are declared to select or to move elements, and compute besides."""
+_EXACT = frozenset({"Abs", "Ceil", "Floor", "GlobalMaxPool", "Neg", "Round", "Sign"})
+"""Operators whose results need no rounding, besides those."""
+_Copies = dict[tuple[Tensor, int | None], Tensor]
+
+
+class HalfPrecision:
+    """Lowers the tensors of half precision of one program."""
+
+    def __init__(self) -> None:
+        self._constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def is_computable(self, node: Node) -> bool:
+        """Whether a kernel family computes a node, as it is or in float32."""
+        if find(node.provisional_task()) is not None:
+            return True
+        return _is_half(node) and find(self._in_float32(node, {}, None).provisional_task()) is not None
+
+    def lower(self, program: Program) -> None:
+        """Computes in float32 what a program computes in half precision; its list of nodes is replaced."""
+        if not any(_is_half(node) for node in program.nodes):
+            return
+        copies: _Copies = {}
+        nodes: list[Node] = []
+        for node in program.nodes:
+            region = None if node.kernel is None else node.kernel[0]
+            is_plain = region is None or program.regions[region].backend is None
+            wide = self._wide(node, copies, region) if is_plain and _is_half(node) else None
+            nodes += [node] if wide is None else self._replacement(node, wide, copies, region)
+        program.nodes = nodes
+
+    def _wide(self, node: Node, copies: _Copies, region: int | None) -> Node | None:
+        """The node in float32; None where it stays as it is."""
+        if _moves(node) and not any((x, region) in copies for x in node.reads()):
+            return None
+        wide = self._in_float32(node, copies, region)
+        return None if find(wide.provisional_task()) is None else wide
+
+    def _in_float32(self, node: Node, copies: _Copies, region: int | None) -> Node:
+        """A node with operands and results in float32, and with the roundings between its steps."""
+
+        def given(x: Operand | None) -> Operand | None:
+            if isinstance(x, Tensor):
+                return copies.get((x, region)) or _like(x)
+            return x if x is None else self._constant(x)
+
+        inputs = [given(x) for x in node.inputs]
+        operands = [y for x in node.operands if (y := given(x)) is not None]
+        outputs = [None if y is None else _like(y) for y in node.outputs]
+        dtype = _FLOAT if node.dtype in HALVES else node.dtype
+        return replace(node, inputs=inputs, outputs=outputs, dtype=dtype, operands=operands, steps=_rounded_steps(node))
+
+    def _constant(self, x: np.ndarray) -> np.ndarray:
+        """A constant in float32, the same array for the same constant."""
+        if x.dtype == object or ir.DataType.from_numpy(x.dtype) not in HALVES:
+            return x
+        if id(x) not in self._constants:
+            self._constants[id(x)] = x, x.astype(np.float32)
+        return self._constants[id(x)][1]
+
+    def _replacement(self, node: Node, wide: Node, copies: _Copies, region: int | None) -> list[Node]:
+        """The nodes in the place of one: conversions of its operands, itself, roundings and conversions of results."""
+        before: list[Node] = []
+        for old, new in zip((*node.inputs, *node.operands), (*wide.inputs, *wide.operands), strict=True):
+            if isinstance(old, Tensor) and isinstance(new, Tensor) and old.dtype in HALVES:
+                known = copies.get((old, region))
+                if known is None:
+                    copies[old, region] = new
+                    before.append(_converted(node, old, new, _FLOAT))
+                elif known is not new:
+                    wide.replace_reads(new, known)
+        after: list[Node] = []
+        for i, (old, new) in enumerate(zip(node.outputs, wide.outputs, strict=True)):
+            if old is None or new is None or old.dtype not in HALVES:
+                wide.outputs[i] = old
+                continue
+            if not (i == 0 and node.steps) and not _is_exact(node.operator):
+                exact, new = new, _like(old)
+                after.append(_converted(node, exact, new, old.dtype, _FLOAT))
+            copies[old, region] = new
+            after.append(_converted(node, new, old, old.dtype))
+        return [*before, wide, *after]
+
+
+def _is_half(node: Node) -> bool:
+    """Whether a node computes with numbers of half precision."""
+    if node.operator == _REINTERPRETS or node.operator.domain == FINDING or CONTROL in node.attributes:
+        return False
+    types = [x.dtype if isinstance(x, Tensor) else _type(x) for x in (*node.inputs, *node.operands)]
+    return not HALVES.isdisjoint(types) or any(step.dtype in HALVES for step in node.steps)
+
+
+def _type(x: np.ndarray | None) -> ir.DataType | None:
+    return None if x is None or x.dtype == object else ir.DataType.from_numpy(x.dtype)
+
+
+def _moves(node: Node) -> bool:
+    """Whether the node moves elements and does nothing else."""
+    if node.steps:
+        return False
+    moves = node.is_chain or node.operator == RESHAPE or has(node.operator, Trait.MOVES)
+    return moves and node.operator.name not in _ARITHMETIC
+
+
+def _is_exact(operator: OpKey) -> bool:
+    """Whether results computed from numbers of half precision are such numbers."""
+    if operator.domain or operator.name in _ARITHMETIC:
+        return False
+    return operator.name in _EXACT or has(operator, Trait.MOVES) or has(operator, Trait.SELECTS)
+
+
+def _like(x: Tensor) -> Tensor:
+    """A tensor in float32 in the place of one of half precision; another one is itself."""
+    return Tensor(x.name, _FLOAT, x.shape, x.order) if x.dtype in HALVES else x
+
+
+def _rounded_steps(node: Node) -> list[Step]:
+    """The steps of a node in float32, and the roundings of their results."""
+    types = [node.dtype, *(x.dtype if isinstance(x, Tensor) else _type(x) for x in node.operands)]
+    numbers, steps = list(range(len(types))), list[Step]()
+
+    def add(step: Step) -> int:
+        steps.append(step)
+        return len(node.operands) + len(steps)
+
+    def rounded(number: int, dtype: ir.DataType) -> int:
+        for to in (dtype, _FLOAT):
+            number = add(_cast(number, to))
+        return number
+
+    if node.steps and not node.is_chain and node.dtype in HALVES and not _is_exact(node.operator):
+        numbers[0] = rounded(0, node.dtype)
+    for step in node.steps:
+        inputs = tuple(None if i is None else numbers[i] for i in step.inputs)
+        kinds = [None if i is None else types[i] for i in step.inputs]
+        types.append(step.dtype)
+        moved = replace(step, inputs=inputs, attributes=_as_before(step, kinds))
+        if step.dtype not in HALVES:
+            numbers.append(add(moved))
+        elif step.operator == _CAST and kinds[0] != step.dtype:
+            numbers.append(add(_cast(add(moved), _FLOAT)))
+        else:
+            number = add(replace(moved, dtype=_FLOAT))
+            numbers.append(number if _is_exact(step.operator) else rounded(number, step.dtype))
+    return steps
+
+
+def _as_before(step: Step, kinds: list[ir.DataType | None]) -> dict[str, object]:
+    """The attributes of a step, with the precision that the type of an operand said."""
+    attributes = dict(step.attributes)
+    if step.operator.name == "QuantizeLinear" and len(kinds) > 1 and kinds[1] in HALVES:
+        attributes["precision"] = attributes.get("precision") or int(kinds[1])
+    return attributes
+
+
+def _cast(number: int, dtype: ir.DataType) -> Step:
+    return Step(_CAST, {"to": int(dtype), "saturate": 1}, (number,), dtype)
+
+
+def _converted(node: Node, x: Tensor, y: Tensor, *types: ir.DataType) -> Node:
+    """A node that converts a tensor through some types; it belongs where another node does."""
+    steps = [_cast(i, dtype) for i, dtype in enumerate(types)]
+    return Node(node.name, IDENTITY, {}, [x], [y], x.dtype, [], steps, kernel=node.kernel)
