@@ -2,20 +2,26 @@
 
     python -m benchmarks.c_half FILE_OR_FOLDER ... [--repeat 9] [--json FILE]
 
-Files are as for `benchmarks.zoo`, in float32; `half_models.py` makes them float16. ONNX Runtime gets the same file, with
-all its optimizations. All run in turn in one process. Columns: milliseconds of CPU time; ``ratio``: C in float16 to ONNX
-Runtime in float16; ``to float32``: C in float16 to C in float32; ``difference`` and ``ORT's``: of the results of both in
-float16 from those of ONNX Runtime in float32, relative to the greatest magnitude; ``loops``: predicted share of kernels
-that are plain loops.
+Files are as for `benchmarks.zoo`, in float32; `half_models.py` makes them float16. ONNX Runtime gets the same file,
+with all its optimizations. All run in turn in one process. Columns:
+
+- ``C``, ``ORT``, ``C float32``, ``ORT float32``: milliseconds of CPU time, in float16 and in float32.
+- ``ratio``: C to ONNX Runtime, both in float16; ``to float32``: C in float16 to C in float32.
+- ``difference``, ``ORT's``: how far C and ONNX Runtime in float16 are from ONNX Runtime in float32, relative to the
+  greatest magnitude.
+- ``loops``: the predicted share of kernels that are plain loops.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import sys
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +84,13 @@ def measure(path: Path, repeat: int) -> Row:
     }
 
 
+def _row(path: Path, repeat: int) -> Row:
+    """A row, in a process of its own."""
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1), fresh_cache():
+        return measure(path, repeat)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(prog="c_half", description=(__doc__ or "").split("\n")[0])
@@ -85,12 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=9, help="samples of each")
     parser.add_argument("--json", type=Path, help="write the figures to a file")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
-    rows = []
-    with threadpool_limits(1), fresh_cache():
-        for path in zoo.files(options.places):
-            rows.append(measure(path, options.repeat))
-            print(f"{rows[-1]}", file=sys.stderr)
+    rows: list[Row] = []
+    fresh = multiprocessing.get_context("spawn")
+    for path in zoo.files(options.places):
+        with ProcessPoolExecutor(1, mp_context=fresh) as pool:
+            try:
+                rows.append(pool.submit(_row, path, options.repeat).result())
+            except BrokenProcessPool:
+                rows.append({"model": zoo.name_of(path), "problem": "its process has ended, perhaps in ONNX Runtime"})
+        print(f"{rows[-1]['model']}: {rows[-1].get('problem', 'ok')}", file=sys.stderr, flush=True)
     good = sorted((row for row in rows if "ratio" in row), key=lambda row: -row["ratio"])
     print("milliseconds of CPU time")
     print(table(good))

@@ -6,7 +6,7 @@ Operands for which an operator wants float32, such as the scales of ``Resize``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -21,11 +21,19 @@ def half(model: onnx.ModelProto) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     versions = {entry.domain: entry.version for entry in made.opset_import}
-    _convert(made.graph, versions)
+    _convert(made.graph, versions, _floats(onnx.shape_inference.infer_shapes(model).graph))
     return made
 
 
-def _convert(graph: onnx.GraphProto, versions: dict[str, int]) -> None:
+def _floats(graph: onnx.GraphProto) -> set[str]:
+    """The tensors in float32, of bodies as well."""
+    values = (*graph.input, *graph.output, *graph.value_info)
+    found = {v.name for v in values if v.type.tensor_type.elem_type == _FLOAT}
+    found |= {t.name for t in graph.initializer if t.data_type == _FLOAT}
+    return found.union(*(_floats(a.g) for node in graph.node for a in node.attribute if a.HasField("g")))
+
+
+def _convert(graph: onnx.GraphProto, versions: dict[str, int], floats: set[str]) -> None:
     for tensor in graph.initializer:
         _convert_tensor(tensor)
     for value in (*graph.input, *graph.output):
@@ -35,10 +43,10 @@ def _convert(graph: onnx.GraphProto, versions: dict[str, int]) -> None:
     nodes = list(graph.node)
     del graph.node[:]
     for node in nodes:
-        before, after = _casts(node, versions)
+        before, after = _casts(node, versions, floats)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                _convert(attribute.g, versions)
+                _convert(attribute.g, versions, floats)
             elif attribute.HasField("t"):
                 _convert_tensor(attribute.t)
             elif attribute.name in ("to", "dtype") and attribute.i == _FLOAT:
@@ -55,7 +63,9 @@ def _convert_tensor(tensor: onnx.TensorProto) -> None:
     tensor.CopyFrom(numpy_helper.from_array(x.astype(np.float16), tensor.name))
 
 
-def _casts(node: onnx.NodeProto, versions: dict[str, int]) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+def _casts(
+    node: onnx.NodeProto, versions: dict[str, int], floats: set[str]
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
     """Conversions around an operator that knows no float16; its operands are renamed."""
     try:
         schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
@@ -63,17 +73,19 @@ def _casts(node: onnx.NodeProto, versions: dict[str, int]) -> tuple[list[onnx.No
         return [], []
     before, after = [], []
     for i, (name, kinds) in enumerate(_given(node.input, schema.inputs)):
-        if name and "tensor(float)" in kinds and "tensor(float16)" not in kinds:
+        if name in floats and "tensor(float16)" not in kinds:
             before.append(helper.make_node("Cast", [name], [f"{node.output[0]}__{i}_float"], to=_FLOAT))
             node.input[i] = before[-1].output[0]
     for i, (name, kinds) in enumerate(_given(node.output, schema.outputs)):
-        if before and name and "tensor(float)" in kinds and "tensor(float16)" not in kinds:
+        if name in floats and "tensor(float16)" not in kinds:
             after.append(helper.make_node("Cast", [f"{name}__float"], [name], to=_HALF))
             node.output[i] = after[-1].input[0]
     return before, after
 
 
-def _given(names: list[str], formal: list) -> Iterator[tuple[str, set[str]]]:
+def _given(
+    names: Sequence[str], formal: Sequence[onnx.defs.OpSchema.FormalParameter]
+) -> Iterator[tuple[str, set[str]]]:
     """The operands with the types that each may have; the last one may stand for several."""
     for i, name in enumerate(names):
         yield name, set(formal[min(i, len(formal) - 1)].types)

@@ -126,8 +126,8 @@ def _type(x: np.ndarray | None) -> ir.DataType | None:
 
 
 def _moves(node: Node) -> bool:
-    """Whether the node moves elements and does nothing else."""
-    if node.steps:
+    """Whether the node moves elements and does nothing else. Conversions between layouts are fast in float32 alone."""
+    if node.steps or (node.is_chain and node.output.order is not None):
         return False
     moves = node.is_chain or node.operator == RESHAPE or has(node.operator, Trait.MOVES)
     return moves and node.operator.name not in _ARITHMETIC
@@ -179,8 +179,9 @@ def _rounded_steps(node: Node) -> list[Step]:
 def _as_before(step: Step, kinds: list[ir.DataType | None]) -> dict[str, object]:
     """The attributes of a step, with the precision that the type of an operand said."""
     attributes = dict(step.attributes)
-    if step.operator.name == "QuantizeLinear" and len(kinds) > 1 and kinds[1] in HALVES:
-        attributes["precision"] = attributes.get("precision") or int(kinds[1])
+    scale = kinds[1] if step.operator.name == "QuantizeLinear" and len(kinds) > 1 else None
+    if scale is not None and scale in HALVES:
+        attributes["precision"] = attributes.get("precision") or scale.value
     return attributes
 
 
