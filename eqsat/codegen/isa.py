@@ -58,8 +58,8 @@ AVX512 = Isa(
     dot4="vpdpbusd",
 )
 """Skylake-X with VNNI: Cascade Lake, Ice Lake, Zen 4 and later."""
-AVX2 = Isa("avx2", 32, 16, target="avx2,fma,bmi2", features=("avx2", "fma", "bmi2"), dot4="vpmaddubsw")
-"""Haswell, Zen and later."""
+AVX2 = Isa("avx2", 32, 16, target="avx2,fma,bmi2,f16c", features=("avx2", "fma", "bmi2"), dot4="vpmaddubsw")
+"""Haswell, Zen and later. All of them have F16C, for which many compilers cannot ask."""
 PORTABLE = Isa("portable", 16, 16)
 """Vectors of 16 bytes, as SSE2, NEON and AltiVec have them; the compiler's default flags decide the rest."""
 SCALAR = Isa("scalar", 0, 16)

@@ -36,6 +36,8 @@ def finish(text: str, isa: Isa, *templates: str) -> tuple[str, tuple[str, ...]]:
     found = [declaration for name, (declaration, _) in table.items() if name in wanted]
     if isa.x86 and any("_mm" in declaration for declaration in found):
         found.insert(0, "#include <immintrin.h>")
+    if any("__aarch64__" in declaration for declaration in found):
+        found.insert(0, "#if defined(__aarch64__)\n#include <arm_neon.h>\n#endif")
     return _named(text, isa), tuple(found)
 
 

@@ -19,13 +19,15 @@ from tests.codegen.kernels.vectors.harness import runnable
 from tests.codegen.random_graphs import random_model
 
 HEAD = '<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>\n'
-TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+TYPES = HALVES | {"float": np.dtype(np.float32)}
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 STRICT = ("-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 ISAS = {"avx512": (AVX512,), "avx2": (AVX2,), "portable": (PORTABLE,), "scalar": (PORTABLE, SCALAR)}
 
 KERNELS = {
     "MatMul": "(T[5,37] x) => (T[5,21] y) {y = MatMul(x, w)} w[37,21]",
+    "MatMul of a row": "(T[1,37] x) => (T[1,53] y) {y = MatMul(x, w)} w[37,53]",
     "MatMul of two": "(T[3,5,37] x, T[3,37,18] z) => (T[3,5,18] y) {y = MatMul(x, z)}",
     "Gemm": "(T[5,37] x) => (T[5,21] y) {y = Gemm<transB=1, alpha=0.5>(x, w, c)} w[21,37] c[21]",
     "Conv": "(T[1,5,13,11] x) => (T[1,18,13,11] y) {y = Conv<pads=[1,1,1,1]>(x, w, c)} w[18,5,3,3] c[18]",
@@ -78,7 +80,7 @@ def near(found: np.ndarray, wanted: np.ndarray, units: float, dtype: str, messag
     np.testing.assert_allclose(a, b, rtol=0, atol=units * UNIT[dtype] * scale, err_msg=message)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_are_those_of_float32(name: str, dtype: str) -> None:
     model = load(parsed(KERNELS[name], dtype))
@@ -97,15 +99,15 @@ def test_kernels_are_those_of_float32(name: str, dtype: str) -> None:
 def test_kernels_on_instruction_sets(way: str) -> None:
     isas = ways(way)
     flags = (*STRICT, *(["-DMODEL_SCALAR"] if way == "scalar" else []))
-    for name in ("elementwise", "Conv", "Softmax", "MatMul of two", "ReduceMean"):
-        for dtype in TYPES:
+    for name in ("elementwise", "Conv", "Softmax", "MatMul of a row", "MatMul of two", "ReduceMean"):
+        for dtype in HALVES:
             model = load(parsed(KERNELS[name], dtype))
             feeds = complete_inputs(model)
             found = CModel(model, isas=isas, flags=flags).run(feeds)["y"]
             near(found, np.asarray(Executor(model).run(feeds)["y"]), 2.0, dtype, f"{name} {dtype}")
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", HALVES)
 def test_each_operator_is_rounded(dtype: str) -> None:
     """A large number swallows a small one, whatever the type that is computed in."""
     text = "(T[50] x, T[50] z) => (T[50] y, T[50] s) {a = Add(x, z) y = Sub(a, z) b = Mul(x, z) s = Div(b, z)}"
@@ -118,7 +120,7 @@ def test_each_operator_is_rounded(dtype: str) -> None:
     assert (found["y"] != feeds["x"]).any()
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", HALVES)
 def test_what_is_not_finite(dtype: str) -> None:
     text = "(T[64] x) => (T[64] y, T[64] z, T[64] w) {y = Mul(x, x) z = Sub(x, x) w = Relu(x)}"
     model = load(parsed(text, dtype))
@@ -129,6 +131,22 @@ def test_what_is_not_finite(dtype: str) -> None:
     for isas in ((PORTABLE,), None):
         for key, array in CModel(model, isas=isas, numerics="exact").run(feeds).items():
             np.testing.assert_array_equal(array.astype(np.float32), np.asarray(wanted[key]).astype(np.float32), key)
+
+
+def test_weights_of_few_rows_stay_halves() -> None:
+    """Whatever the type of the model, if float16 has all numbers: reading them takes longest."""
+    sizes = []
+    for rows, scale in ((1, 1.0), (1, 1.0001), (64, 1.0)):
+        proto = parsed(f"(T[{rows},37] x) => (T[{rows},53] y) {{y = Gemm(x, w, c)}} w[37,53] c[53]", "float")
+        for weight in proto.graph.initializer:
+            halves = onnx.numpy_helper.to_array(weight).astype(np.float16).astype(np.float32)
+            weight.CopyFrom(onnx.numpy_helper.from_array(np.float32(scale) * halves, weight.name))
+        model = load(proto)
+        compiled, feeds = CModel(model), complete_inputs(model)
+        wanted = np.asarray(Executor(model).run(feeds)["y"])
+        np.testing.assert_allclose(compiled.run(feeds)["y"], wanted, rtol=0, atol=1e-5)
+        sizes.append(len(compiled.emitted.weights))
+    assert sizes[0] < 0.6 * sizes[1] == 0.6 * sizes[2]
 
 
 def test_what_only_moves_stays_as_it_is() -> None:

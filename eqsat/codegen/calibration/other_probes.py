@@ -11,7 +11,7 @@ from eqsat.model.builder import Tensor, graph, input, op
 _SCALE, _ZERO = np.float32(0.05), np.uint8(128)
 _WEIGHTS = np.float32(0.01)
 PRODUCTS = ("float64", "float16", "bfloat16", "int32", "int64")
-"""Element types whose products are computed by loops."""
+"""Element types beside float32 and bytes: those of half precision are computed in float32, the others by loops."""
 contrib = op("com.microsoft")
 
 
@@ -110,7 +110,7 @@ def loops() -> ir.Model:
 
 
 def other_products() -> ir.Model:
-    """A product in each element type that has no kernel of vectors."""
+    """A product in each element type that has no kernel of its own in vectors."""
     outputs = []
     for dtype in PRODUCTS:
         a, b = (input(f"{name}_{dtype}", (64, 64), dtype) for name in "ab")

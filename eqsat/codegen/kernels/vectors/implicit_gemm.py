@@ -22,6 +22,8 @@ from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
 from eqsat.schema.size_questions import is_free, typical
 
+_FIRST = 4096
+"""Weights that mostly tell whether all are numbers of float16."""
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
 
@@ -32,9 +34,11 @@ class Packed:
 
     Attributes:
         bias: Whether each panel begins with a row of biases.
+        half: Whether they are float16, see :func:`as_halves`.
     """
 
     bias: bool = True
+    half: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,16 @@ def pack(matrix: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     return np.append(panels.ravel(), np.zeros(SLACK, np.float32))
 
 
+def as_halves(packed: np.ndarray) -> np.ndarray | None:
+    """Weights in float16, None unless that has all of their numbers: half as many bytes to read."""
+    for part in (packed[:_FIRST], packed):
+        with np.errstate(over="ignore"):
+            halves = part.astype(np.float16)
+        if not np.isfinite(halves).all() or not np.array_equal(halves, part):
+            return None
+    return halves
+
+
 def packed_size(channels: int, steps: int, *, bias: bool = True) -> int:
     """Floats of one group's weights."""
     width = panel_width(channels)
@@ -176,6 +190,7 @@ class _Writer:
         layout = problem.layout
         self.selected = layout if isinstance(layout, Selected) else Selected(problem.steps, 0, ())
         self.packed = not isinstance(layout, Rows)
+        self.half = isinstance(layout, Packed) and layout.half
         self.biased = self.packed and not (isinstance(layout, Packed) and not layout.bias)
         self.panel = packed_size(self.width, self.selected.steps, bias=self.biased) if self.packed else 0
         self.results = [problem.output, *epilogue.strides]
@@ -201,6 +216,7 @@ class _Writer:
             jumps=[n * self.width for n in self.selected.rows],
             input=problem.input,
             weights=problem.weights,
+            weight="uint16_t" if self.half else "float",
             output=problem.output,
         )
 
@@ -224,6 +240,10 @@ class _Writer:
             yield last // lanes, lanes, channels // self.width * self.width, lanes
         if (live := channels % lanes) != 0:
             yield -(-live // lanes), lanes, channels // lanes * lanes, live
+
+    def _loaded(self, pointer: str) -> str:
+        """A vector of weights."""
+        return f"load_finite_f16@({pointer})" if self.half else f"LD@({pointer})"
 
     def _weight(self, channel: int) -> int:
         """Offset of the weights of a channel, that of its bias where they have one."""
@@ -266,14 +286,14 @@ class _Writer:
         w = problem.weights
         initial = ["SPLAT@(0.0f)"] * vectors
         at_vector = [self._weight(column + v * self.lanes) - self._weight(column) for v in range(vectors)]
-        weights = [f"LD@(wr + {k})" for k in at_vector]
+        weights = [self._loaded(f"wr + {k}") for k in at_vector]
         skip, step = 0, self.width
         if isinstance(layout, Rows):
             step = layout.step
             if live % self.lanes:
                 weights[-1] = f"load_part@(wr + {at_vector[-1]}, {live % self.lanes})"
         elif self.biased:
-            initial = [f"LD@({w}p + {k})" for k in at_vector]
+            initial = [self._loaded(f"{w}p + {k}") for k in at_vector]
             skip = self.width * (1 + self.selected.first)
         stores = []
         for m, place in enumerate(places):

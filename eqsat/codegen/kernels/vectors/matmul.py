@@ -19,12 +19,23 @@ from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
-from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, Problem, Rows, pack, packed_size, panel_width, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import (
+    Packed,
+    Problem,
+    Rows,
+    as_halves,
+    pack,
+    packed_size,
+    panel_width,
+    write,
+)
 from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
+_FEW_ROWS = 4
+"""Up to so many rows, reading the weights takes longer than the products."""
 _MANY_ROWS = 24
 """Rows of the left matrix from which on packing a scattered right one pays."""
 _NEAR = 128
@@ -160,7 +171,10 @@ def generate(task: Task, isa: Isa, right: str = "x1") -> Kernel:
     if b.array is not None:
         matrices = b.array.reshape(-1, steps, b.shape[-1]).swapaxes(1, 2).astype(np.float64)
         matrices = matrices * float(task.attributes.get("alpha", 1.0))
-        constants.append(pack(matrices, np.broadcast_to(addend.row, (len(matrices), b.shape[-1]))))
+        packed = pack(matrices, np.broadcast_to(addend.row, (len(matrices), b.shape[-1])))
+        halves = as_halves(packed) if typical(math.prod(p.extent for p in problem.pixels)) <= _FEW_ROWS else None
+        problem = replace(problem, layout=Packed(half=halves is not None))
+        constants.append(packed if halves is None else halves)
         size = packed_size(b.shape[-1], steps)
         # From elements of the array to matrices, and to floats of packed matrices.
         apart = [(n, strides, sb // (steps * b.shape[-1]) * size) for n, strides, sb in apart]
