@@ -20,7 +20,7 @@ from eqsat.codegen.control.forms import CONTROL
 from eqsat.codegen.dtypes import HALVES
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.shared.registry import find
-from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, Node, Operand, Program, Tensor
+from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Node, Operand, Program, Tensor
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -156,7 +156,7 @@ def _rounded_steps(node: Node) -> list[Step]:
 
     def rounded(number: int, dtype: ir.DataType) -> int:
         for to in (dtype, _FLOAT):
-            number = add(_cast(number, to))
+            number = add(_cast(number, to, ROUNDS))
         return number
 
     if node.steps and not node.is_chain and node.dtype in HALVES and not _is_exact(node.operator):
@@ -185,11 +185,12 @@ def _as_before(step: Step, kinds: list[ir.DataType | None]) -> dict[str, object]
     return attributes
 
 
-def _cast(number: int, dtype: ir.DataType) -> Step:
-    return Step(_CAST, {"to": int(dtype), "saturate": 1}, (number,), dtype)
+def _cast(number: int, dtype: ir.DataType, *marks: str) -> Step:
+    return Step(_CAST, {"to": int(dtype), "saturate": 1, **dict.fromkeys(marks, 1)}, (number,), dtype)
 
 
 def _converted(node: Node, x: Tensor, y: Tensor, *types: ir.DataType) -> Node:
     """A node that converts a tensor through some types; it belongs where another node does."""
-    steps = [_cast(i, dtype) for i, dtype in enumerate(types)]
+    marks = (ROUNDS,) if x.dtype == y.dtype else ()
+    steps = [_cast(i, dtype, *marks) for i, dtype in enumerate(types)]
     return Node(node.name, IDENTITY, {}, [x], [y], x.dtype, [], steps, kernel=node.kernel)

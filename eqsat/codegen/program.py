@@ -34,6 +34,8 @@ ELSEWHERE = OpKey(FINDING, "Elsewhere")
 """What no kernel computes, so that a backend has to; its attribute ``node`` is the operator."""
 _IF = OpKey("", "If")
 """Its bodies write all results."""
+ROUNDS = "rounds"
+"""The attribute of steps that round a result to the type that the model says, and are no operators of it."""
 RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
@@ -148,7 +150,9 @@ class Node:
         """``Conv + Add + Relu``."""
         if self.is_elsewhere:
             return str(self.attributes["node"].operator)
-        names = [str(s.operator) for s in self.steps]
+        names = [str(s.operator) for s in self.steps if ROUNDS not in s.attributes]
+        if self.is_chain and self.steps and not names:
+            return "Cast"
         if not self.is_chain or not names:
             names.insert(0, "Copy" if self.is_chain else str(self.operator))
         return " + ".join(names)
