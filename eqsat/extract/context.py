@@ -3,8 +3,10 @@
 It keeps the problem from falling into parts: no separator encloses what lies below it. So it is computed first, apart
 from the rest: for each set of memories in which its results may lie, there is a cheapest program that brings them
 there. The rest reads them where they lie, at no cost, and falls into parts (``eqsat.extract.parts``). The cheapest sum
-is the cheapest program, up to launches: if an accelerator computes the context, its region may contain more. They are
-left out of the bound and counted in the price.
+is the cheapest program, up to the launches of the context, which are left out of the bound and counted in the price.
+
+A result that is computed on an accelerator would join those that read it there, which otherwise are regions of their
+own. So there is no context where that is possible.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 import numpy as np
 
+from eqsat.extract.cost import HOST
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.reduce.dominators import Dominators, members
 from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
@@ -23,7 +27,7 @@ from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
 INF = float("inf")
 LARGEST = 60
 """Classes of a context."""
-MOST_STATES = 64
+MOST_STATES = 256
 """Sets of memories in which the results of a context may lie."""
 
 State = tuple[tuple[int, ...], ...]
@@ -36,15 +40,16 @@ class Context:
     Attributes:
         classes: All of them, with all below them, ascending.
         results: Those that others read.
+        places: Per result the sets of memories in which it may lie, the one with all of them first.
     """
 
     classes: list[int]
     results: list[int]
+    places: list[list[tuple[int, ...]]]
 
-    def states(self, targets: int) -> Iterator[State]:
-        """The sets of memories in which the results may lie, in the order of the results; the largest first."""
-        sets = [tuple(t for t in range(targets) if bits >> t & 1) for bits in range((1 << targets) - 1, -1, -1)]
-        yield from product(sets, repeat=len(self.results))
+    def states(self) -> Iterator[State]:
+        """The sets of memories in which the results may lie, in the order of the results; the easiest first."""
+        yield from product(*self.places)
 
 
 def find_context(problem: Problem, dominators: Dominators) -> Context | None:
@@ -52,7 +57,7 @@ def find_context(problem: Problem, dominators: Dominators) -> Context | None:
     if problem.budgets or problem.classes < 2 * LEAST_CLASSES:
         return None
     reach = reach_of(problem, dominators)
-    enclosed = enclosed_sets(problem, dominators)
+    enclosed = enclosed_sets(problem, dominators, reach)
     shared = Counter(
         mask & ~own
         for mask, own in zip(reach, enclosed, strict=True)
@@ -69,11 +74,42 @@ def find_context(problem: Problem, dominators: Dominators) -> Context | None:
     most = max(closed, key=lambda item: (item[1], -item[0].bit_count(), item[0]))[0]
     classes = members(most, problem.classes).tolist()
     inside = set(classes)
-    others = (n for n, klass in enumerate(problem.node_class.tolist()) if klass not in inside)
-    results = sorted({k for n in others for k in problem.children[n]} & inside)
-    if inside & set(problem.roots) or (1 << len(problem.targets)) ** len(results) > MOST_STATES:
+    others: dict[int, list[int]] = {}
+    for node, klass in enumerate(problem.node_class.tolist()):
+        if klass not in inside:
+            for child in problem.children[node]:
+                if child in inside:
+                    others.setdefault(child, []).append(node)
+    results = sorted(others)
+    if inside & set(problem.roots) or any(_joins(problem, dominators, c, others[c]) for c in results):
         return None
-    return Context(classes, results)
+    places = [_places(problem, dominators, c, others[c]) for c in results]
+    if prod(map(len, places)) > MOST_STATES:
+        return None
+    return Context(classes, results, places)
+
+
+def _joins(problem: Problem, dominators: Dominators, klass: int, readers: list[int]) -> bool:
+    """Whether a class can be in one region with e-nodes that read it."""
+    able = np.isfinite(problem.cost)
+    together = able[dominators.options[klass]].any(axis=0) & able[readers].any(axis=0)
+    return bool((together & (problem.dispatch > 0)).any())
+
+
+def _places(problem: Problem, dominators: Dominators, klass: int, readers: list[int]) -> list[tuple[int, ...]]:
+    """The sets of memories in which a class may lie for its readers, without those that are as dear as a larger one."""
+    able = np.isfinite(problem.cost)
+    read = np.flatnonzero(able[readers].any(axis=0)).tolist()
+    made = np.flatnonzero(able[dominators.options[klass]].any(axis=0)).tolist()
+    always = dominators.of_roots() >> klass & 1 and set(made) <= set(read)
+    found = []
+    for bits in range((1 << len(read)) - 1, -1, -1):
+        memories = tuple(t for i, t in enumerate(read) if bits >> i & 1)
+        # From one accelerator to another, and to one that does not compute it, a value comes through the host's memory.
+        through_host = HOST in read and HOST not in memories and (len(memories) > 1 or not set(memories) <= set(made))
+        if not (through_host or (always and not memories)):
+            found.append(memories)
+    return found
 
 
 def context_problem(problem: Problem, context: Context, state: State) -> tuple[Problem, list[int]]:

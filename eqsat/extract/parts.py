@@ -13,7 +13,7 @@ from eqsat.extract.alike import Known, form_of
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import Search
+from eqsat.extract.milp.search import Apart, Search
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators, least_cost
@@ -41,6 +41,7 @@ class PartwiseSearch:
         known: Solutions of parts.
         easiest: The finished search for the same problem in which more is allowed.
         room: By how much this problem may cost more than the easiest one.
+        apart: Searches what is left of a part, if that falls into parts.
 
     Attributes:
         choices: The best program found, None if there is none.
@@ -60,6 +61,7 @@ class PartwiseSearch:
         known: Known | None = None,
         easiest: PartwiseSearch | None = None,
         room: float = INF,
+        apart: Apart | None = None,
     ) -> None:
         self.problem = problem
         self.start = start
@@ -70,6 +72,7 @@ class PartwiseSearch:
         self.known = Known() if known is None else known
         self.easiest = easiest
         self.room = room
+        self.apart = apart
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
         self.bound = 0.0
@@ -150,7 +153,7 @@ class PartwiseSearch:
     ) -> Incumbent:
         cost = INF if start is None else program_cost(problem, start)
         local = Incumbent(None if start is None else dict(start), cost, 0.0, report)
-        search = Search(problem, local, effort, self.gap, self.seed)
+        search = Search(problem, local, effort, self.gap, self.seed, self.apart)
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds
@@ -158,7 +161,7 @@ class PartwiseSearch:
 
     def _is_beaten(self, part: Part) -> bool:
         """Whether all at and below a part's root costs so much more than in the easiest problem that the whole does."""
-        if self.easiest is None or part.root is None:
+        if self.easiest is None or part.root is None or not self.dominators.of_roots() >> part.root & 1:
             return False
         more = INF
         for key, value in self.easiest._value.items():

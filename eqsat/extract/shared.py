@@ -66,7 +66,7 @@ class SharedSearch:
         context = find_context(self.problem, dominators)
         if context is None:
             return False
-        states = list(context.states(len(self.problem.targets)))
+        states = list(context.states())
         rest, _, _ = rest_problem(self.problem, context, states[0])
         largest = max(len(part.classes) for part in split(self.problem, dominators))
         if LEAST_GAIN * max(len(part.classes) for part in split(rest, Dominators(rest))) > largest:
@@ -80,11 +80,14 @@ class SharedSearch:
         if easiest.cost - easiest.bound > OPEN * self.gap * easiest.cost:
             lower = min(case.bound for case in cases) + easiest.bound
             cases = []
-        for case in sorted(cases[1:], key=lambda case: case.bound):
-            least = case.bound + easiest.bound
-            if least < self.cost * (1 - self.gap):
-                least = case.bound + self._solve(context, case, known, easiest).bound
-            lower = min(lower, least)
+        # What is left costs no less with fewer memories: bounds hold for the states below.
+        bounds = [(states[0], easiest.bound)]
+        for case in sorted(cases[1:], key=lambda case: (-sum(map(len, case.state)), case.bound)):
+            rest_bound = max(bound for state, bound in bounds if _is_within(case.state, state))
+            if case.bound + rest_bound < self.cost * (1 - self.gap):
+                rest_bound = max(rest_bound, self._solve(context, case, known, easiest).bound)
+                bounds.append((case.state, rest_bound))
+            lower = min(lower, case.bound + rest_bound)
         self.bound = max(0.0, min(lower, self.cost))
         return True
 
@@ -107,7 +110,9 @@ class SharedSearch:
         rest, nodes, _ = rest_problem(self.problem, context, case.state)
         room = INF if easiest is None else self.cost - case.bound - easiest.bound
         best = Incumbent(None, INF)
-        search = PartwiseSearch(rest, None, self.effort.share(KEPT), self.gap, self.seed, best, known, easiest, room)
+        search = PartwiseSearch(
+            rest, None, self.effort.share(KEPT), self.gap, self.seed, best, known, easiest, room, search_apart
+        )
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds
@@ -121,3 +126,26 @@ class SharedSearch:
             cost = program_cost(self.problem, program)
             if cost < self.cost:
                 self.choices, self.cost = program, cost
+
+
+def _is_within(state: State, other: State) -> bool:
+    """Whether each result lies only where it lies in another state."""
+    return all(set(own) <= set(more) for own, more in zip(state, other, strict=True))
+
+
+def search_apart(problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int) -> bool:
+    """Search a reduced problem part by part, if it falls into parts, with or without a context; whether it does."""
+    shared = SharedSearch(problem, effort, gap, seed)
+    if shared.run():
+        if shared.choices is not None:
+            best.offer("context", shared.choices, shared.cost)
+        best.raise_bound("context", shared.bound)
+        return True
+    if len(split(problem, Dominators(problem))) == 1:
+        return False
+    parts = PartwiseSearch(problem, greedy(problem), effort, gap, seed, best, apart=search_apart)
+    parts.run()
+    if parts.choices is not None:
+        best.offer("parts", parts.choices, parts.cost)
+    best.raise_bound("parts", parts.bound)
+    return True

@@ -25,7 +25,7 @@ from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.reductions import reduce_problem
-from eqsat.extract.shared import KEPT, SharedSearch
+from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")
@@ -108,7 +108,7 @@ def solve(
                 best.raise_bound("context", shared.bound)
             clock.seconds.update(shared.seconds)
         if not best.closed(gap):
-            search = PartwiseSearch(reduced.problem, start, main, gap, seed, best)
+            search = PartwiseSearch(reduced.problem, start, main, gap, seed, best, apart=search_apart)
             search.run()
             if search.choices is not None:
                 best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)

@@ -4,6 +4,9 @@ If no class above class k reads a class below k except k itself, the part below 
 the target that computes k. It is therefore solved once for each such target, and represented above by a leaf with these
 costs (dynamic programming over separators). Launches add up as well: the cut splits at most one region, the one that
 computes k, which is charged on one side only. The time for long networks becomes linear in their length.
+
+Outputs of the model may lie below k, such as the keys and values that a decoder keeps: the part below brings them to
+the host. They have to be computed whether or not the part above uses k, so every program must contain such a k.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from eqsat.extract.cost import HOST
 from eqsat.extract.problem import Problem
 from eqsat.extract.reduce.dominators import Dominators, members
 
-LEAST_CLASSES = 80
+LEAST_CLASSES = 60
 """Least number of classes in a part: below that, setting up parts costs more than it saves."""
 
 INF = float("inf")
@@ -43,8 +46,8 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     if problem.budgets or problem.classes < 2 * least:
         return [Part(None, everything, [])]
     reach = reach_of(problem, dominators)
-    enclosed = enclosed_sets(problem, dominators)
-    candidates = [c for c in everything if enclosed[c] == reach[c]]
+    enclosed = enclosed_sets(problem, dominators, reach)
+    candidates = [c for c in everything if enclosed[c] == reach[c] and _has_its_roots(problem, dominators, reach, c)]
     candidates.sort(key=lambda c: (reach[c].bit_count(), c))
     parts: list[Part] = []
     covered = 0
@@ -84,8 +87,14 @@ def reach_of(problem: Problem, dominators: Dominators) -> list[int]:
     return reach
 
 
-def enclosed_sets(problem: Problem, dominators: Dominators) -> list[int]:
-    """Per class the mask of the classes that can be reached from the roots only through it, itself included.
+def _has_its_roots(problem: Problem, dominators: Dominators, reach: list[int], klass: int) -> bool:
+    """Whether every program contains a class for the sake of roots that are not below it, if there are roots below."""
+    below = {r for r in problem.roots if r != klass and reach[klass] >> r & 1}
+    return not below or any(dominators.of_class[r] >> klass & 1 for r in problem.roots if r not in below)
+
+
+def enclosed_sets(problem: Problem, dominators: Dominators, reach: list[int]) -> list[int]:
+    """Per class the mask of the classes that other classes reach only through it, itself included.
 
     The dominator tree of the class graph, from one root above all. An order of the classes by components is not enough
     to compute it: within a cycle, a class may come before the only one that leads to it.
@@ -94,7 +103,11 @@ def enclosed_sets(problem: Problem, dominators: Dominators) -> list[int]:
 
     top = problem.classes
     graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_edges_from((top, root) for root in sorted(set(problem.roots)))
+    highest: list[int] = []
+    for root in sorted(set(problem.roots), key=lambda r: (-reach[r].bit_count(), r)):
+        if not any(reach[other] >> root & 1 for other in highest):
+            highest.append(root)
+    graph.add_edges_from((top, root) for root in highest)
     for c, options in enumerate(dominators.options):
         graph.add_edges_from((c, k) for k in sorted({k for node in options for k in problem.children[node]} - {c}))
     parent = nx.immediate_dominators(graph, top)
@@ -141,7 +154,7 @@ def part_problem(
         cost[np.ix_(own, [d for d in range(targets) if d != target])] = INF
         # The part above decides where it is copied.
         copy_out[number[part.root], target] = 0.0
-        roots = (number[part.root],)
+        roots += (number[part.root],)
     smaller = replace(
         problem,
         classes=len(classes),

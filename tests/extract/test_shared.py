@@ -12,7 +12,7 @@ import pytest
 
 from eqsat.extract import context, parts, shared
 from eqsat.extract.alike import Known, form_of
-from eqsat.extract.context import find_context
+from eqsat.extract.context import find_context, rest_problem
 from eqsat.extract.cost import check, needed, program_cost
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
@@ -27,7 +27,15 @@ Costs = list[float]
 
 
 def masked_chain(
-    layers: int, *, seed: int, targets: int = 2, alike: bool = False, steps: int = 1, cyclic: bool = False
+    layers: int,
+    *,
+    seed: int,
+    targets: int = 2,
+    alike: bool = False,
+    steps: int = 1,
+    cyclic: bool = False,
+    kept: bool = False,
+    detour: bool = False,
 ) -> Problem:
     """Residual layers that read a mask, which is computed from an input; each operator has up to two spellings.
 
@@ -38,6 +46,8 @@ def masked_chain(
         alike: Whether all layers have the same costs.
         steps: Operators of a layer between its first and its last one.
         cyclic: Whether the mask can also be had back from what the first layer makes of it.
+        kept: Whether a value of each layer is an output, like the keys of a decoder.
+        detour: Whether the last output can also be computed without the layers.
     """
     rng = random.Random(seed)
     build = Builder(targets)
@@ -49,7 +59,9 @@ def masked_chain(
         fast = [scale * rng.uniform(0.1, 0.9) if rng.random() < 0.8 else INF for _ in range(targets - 1)]
         return [scale, *fast]
 
-    build.add(mask, (ids,), *costs(1e-6), own=True)
+    # A mask that an accelerator computes would join what reads it there, and is no context.
+    build.add(mask, (ids,), *(costs(1e-6) if seed % 4 == 3 else [1e-6]), own=True)
+    outputs: list[int] = []
     drawn: list[list[Costs]] = []
     for layer in range(layers):
         if not drawn or not alike:
@@ -57,6 +69,8 @@ def masked_chain(
         own = iter(drawn[-1])
         y = build.value(2e3)
         build.add(y, (x,), *next(own), own=True)
+        if kept:
+            outputs.append(y)
         for _ in range(steps):
             z = build.value(2e3)
             build.add(z, (y, mask), *next(own), own=True)
@@ -70,7 +84,9 @@ def masked_chain(
         x = end
     out = build.value(1e3)
     build.add(out, (x,), 1e-6, own=True)
-    return build.problem((out,), 1e9, 2e-7, 3e-6)
+    if detour:
+        build.add(out, (ids, mask), *costs(layers * rng.choice((4e-6, 1e-5, 3e-5))))
+    return build.problem((out, *outputs), 1e9, 2e-7, 3e-6)
 
 
 @pytest.fixture
@@ -110,10 +126,41 @@ def test_a_context_changes_no_optimum(block: int, tiny: list[bool]) -> None:
     assert sum(tiny) >= 4
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_bound_of_a_context_is_one(seed: int, tiny: list[bool]) -> None:
+@pytest.mark.parametrize("detour", [False, True])
+@pytest.mark.parametrize("seed", range(16))
+def test_outputs_below_a_separator_change_no_optimum(seed: int, detour: bool, tiny: list[bool]) -> None:
+    problem = masked_chain(2, seed=seed, targets=3 if seed % 8 == 5 else 2, kept=True, detour=detour)
+    found = solve(problem)
+    check(problem, found.choices)
+    best = optimum(problem)
+    assert found.cost == pytest.approx(best, rel=1e-7)
+    assert found.bound == pytest.approx(best, rel=1e-6)
+    assert found.bound <= found.cost
+
+
+def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> None:
+    problem = masked_chain(3, seed=2, kept=True)
+    context_ = find_context(problem, Dominators(problem))
+    assert context_ is not None
+    rest, _, _ = rest_problem(problem, context_, next(context_.states()))
+    found = split(rest, Dominators(rest), least=3)
+    ends = [part.root for part in found]
+    assert ends == [3, 6, 9, None]
+    roots = set(rest.roots)
+    assert all(roots & set(part.classes) for part in found)
+    # The end of the last layer is no separator where a program need not contain it.
+    problem = masked_chain(3, seed=2, kept=True, detour=True)
+    context_ = find_context(problem, Dominators(problem))
+    assert context_ is not None
+    rest, _, _ = rest_problem(problem, context_, next(context_.states()))
+    assert 9 not in [part.root for part in split(rest, Dominators(rest), least=3)]
+
+
+@pytest.mark.parametrize("detour", [False, True])
+@pytest.mark.parametrize("seed", range(24))
+def test_the_bound_of_a_context_is_one(seed: int, detour: bool, tiny: list[bool]) -> None:
     """Also where no other search follows."""
-    problem = masked_chain(2, seed=seed)
+    problem = masked_chain(2, seed=seed, detour=detour)
     search = SharedSearch(problem, shared.Effort(30.0), 1e-6, 0)
     if not search.run():
         assert find_context(problem, Dominators(problem)) is None

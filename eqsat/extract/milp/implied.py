@@ -1,15 +1,15 @@
 """Rows for implications between facts, added where a solution violates them.
 
 The relaxation tends to split a class between ways that meet again further down, and to pay only once, and only for a
-part, for the facts below. Three kinds of rows prevent that, from the cheapest to find to the most general. For a fact
-and the ways to derive it:
+part, for the facts below. Four kinds of rows prevent that. For a fact and the ways to derive it:
 
 - *needs*: the ways all of which need another fact are taken only if that fact holds. The rows per (class, child
   class) of ``eqsat.extract.milp.formulation`` are the nearest case;
 - *needs within the support*: the same if only columns above zero could be used; columns at zero by which a derivation
   could avoid the other fact are added on the right side. A way without a finite derivation within the support
   needs everything, so this includes acyclicity;
-- *cuts*: a set of columns of which every derivation takes at least one, put together from the inputs upwards.
+- *cuts*: a set of columns of which every derivation takes at least one, put together from the inputs upwards;
+- *landmarks*: such sets found by maximum flow (``eqsat.extract.milp.landmarks``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,18 @@ Sets = list[frozenset[int] | None]
 
 
 class Implications:
-    """Finds violated rows of one graph of facts."""
+    """Finds violated rows of one graph of facts.
 
-    def __init__(self, graph: Facts) -> None:
+    Args:
+        graph: The facts.
+        cyclic: Whether facts wait for each other in large groups: then rows within the support, which know of that,
+            come first. Elsewhere those rows are many and weak, and landmarks close the gap in a third of the rounds.
+    """
+
+    def __init__(self, graph: Facts, cyclic: bool = False) -> None:
         self.graph = graph
+        further = (self._support_rows, self._cut_rows, self._landmark_rows)
+        self._kinds = (self._need_rows, *(further if cyclic else further[::-1]))
         self._below_option: dict[tuple[int, int], frozenset[int]] = {}
 
     def rows(self, x: np.ndarray, thorough: bool = False) -> Rows:
@@ -48,7 +56,7 @@ class Implications:
             [sum([values[column] for column in option.columns]) for option in fact.options] for fact in facts
         ]
         found = Rows()
-        for find in (self._need_rows, self._support_rows, self._cut_rows, self._landmark_rows):
+        for find in self._kinds:
             find(activity, weights, found)
             if found.count and not thorough:
                 break

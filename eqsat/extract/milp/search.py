@@ -2,16 +2,17 @@
 
 The relaxation is solved repeatedly with the rows that it violates (``eqsat.extract.milp.implied``, ``acyclic``,
 ``launches``, ``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise
-zones and e-nodes that no program better than the incumbent can use are dropped, and HiGHS branches on the rest. A
-solution that turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on. Every
-program on the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a
-program and its gap.
+zones and e-nodes that no program better than the incumbent can use are dropped. Where the rest falls into parts, they
+are searched one by one; else we branch (``eqsat.extract.milp.tree``, or HiGHS). A solution that turns out cyclic, or
+whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on the way is priced
+exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its gap.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from eqsat.extract.milp.highs import Outcome, Program, Rows
 from eqsat.extract.milp.implied import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
+from eqsat.extract.milp.tree import Tree
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.programs.greedy import greedy, guided
 from eqsat.extract.programs.neighbourhoods import improve, is_worthwhile
@@ -33,6 +35,8 @@ from eqsat.extract.reduce.reductions import hopeless_nodes, reduce_problem
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6
+LARGE_RING = 20
+"""Classes of a strongly connected component."""
 STALLED_ROUNDS = 3
 STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
@@ -44,19 +48,25 @@ NEIGHBOURHOOD = 0.1
 """Of that, what may be spent on one neighbourhood."""
 SLOW = 5000
 """Classes from which on the relaxation takes seconds, and a better program is looked for before."""
+ROUNDED = 10
+"""Points of branch and cut from one near which a program is looked for to the next."""
 LEAST_PROBE_GAIN = 0.02
 """Of what is missing to the cutoff, per round."""
+
+Apart = Callable[[Problem, Incumbent, Effort, float, int], bool]
+"""Searches a problem part by part, with a gap and a seed, if it falls into parts; whether it does."""
 
 
 @dataclass
 class Search:
-    """One extraction problem under way."""
+    """One extraction problem under way; what is left of it may be searched part by part."""
 
     problem: Problem
     best: Incumbent
     effort: Effort
     gap: float
     seed: int = 0
+    apart: Apart | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> bool:
@@ -90,7 +100,8 @@ class Search:
         graphs = [unplaced_facts(self.formulation)]
         if len(self.problem.targets) > 1:
             graphs.append(placed_facts(self.formulation))
-        self.implications = [Implications(graph) for graph in graphs]
+        cyclic = max(map(len, self.dominators.rings), default=0) > LARGE_RING
+        self.implications = [Implications(graph, cyclic) for graph in graphs]
         formulation = self.formulation
         size = self.best.cost if np.isfinite(self.best.cost) else float(formulation.cost.sum())
         self.scale = LARGEST_COST / size if size > 0 else 1.0
@@ -110,10 +121,10 @@ class Search:
         self._idle: set[int] = set()
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
-        closed = self._cut_and_probe()
+        closed = self._cut_and_probe() or self._continue_apart()
         # The rows that count connected pieces are many, and most networks close without them.
         if not closed and self._add(self.joins.first_rows()):
-            closed = self._cut_and_probe()
+            closed = self._cut_and_probe() or self._continue_apart()
         self.seconds["relaxation"] = time.perf_counter() - clock
         clock = time.perf_counter()
         if not closed:
@@ -174,6 +185,33 @@ class Search:
                 thorough = True
                 history.clear()
         return False
+
+    def _continue_apart(self) -> bool:
+        """Search what may still be better than the incumbent part by part, once; True if the gap is closed.
+
+        An e-node that computes the results of several layers at once keeps them together, until it is dropped.
+        """
+        if self.apart is None or self.effort.is_over:
+            return False
+        x = self.formulation.x
+        useless = (x >= 0) & (self.upper[x] <= 0.0)
+        for zone in self.launches.zones.all:
+            if self.upper[zone.column] <= 0.0:
+                useless[np.isin(self.formulation.klass, zone.classes), zone.target] = True
+        if not useless.any():
+            return False
+        reduced = reduce_problem(replace(self.problem, cost=np.where(useless, np.inf, self.problem.cost)))
+        if not reduced.feasible:
+            self.best.raise_bound("parts", self.best.cost)
+            return self.best.closed(self.gap)
+        local = Incumbent(None, self.best.cost)
+        if not self.apart(reduced.problem, local, self.effort, self.gap, self.seed):
+            return False
+        self.apart = None
+        choices = {} if local.choices is None else reduced.expand(local.choices)
+        self.best.offer("parts", choices, local.cost if local.choices is not None else np.inf)
+        self.best.raise_bound("parts", local.bound)
+        return self.best.closed(self.gap)
 
     def _add(self, rows: Rows) -> int:
         self.program.add(rows)
@@ -268,7 +306,9 @@ class Search:
         )
 
     def _branch(self) -> bool:
-        """Branch and cut, again as long as solutions add rows."""
+        """Branch and cut: a tree of our own where launches need rows on the way, and HiGHS as long as it adds rows."""
+        if len(self.problem.targets) > 1 and self._search_tree():
+            return True
         while not self.effort.is_over:
             # The launches of a better point are mostly more than the rows know: that is seen without its optimality.
             hurried = len(self.problem.targets) > 1
@@ -288,6 +328,39 @@ class Search:
             if self._cut():
                 return True
         return False
+
+    def _search_tree(self) -> bool:
+        """Branch and cut with rows at each node; True if the gap is closed."""
+        root = self.program.relaxation(self.effort)
+        counts = np.array([zone.column for zone in self.launches.zones.all], dtype=np.int64)
+        made = self.formulation.made
+        others = np.union1d(np.flatnonzero(self.formulation.integer), made[made >= 0])
+        points = 0
+
+        def cut(x: np.ndarray) -> int:
+            nonlocal points
+            points += 1
+            known = self.best.cost
+            if points % ROUNDED == 1:
+                self._round("branch", x)
+            whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
+            rows = self._consider("branch", x) if whole else 0
+            if self.best.cost < known and root.x is not None:
+                self._fix(root)
+            return rows or self._violated(x, False)
+
+        tree = Tree(
+            self.program,
+            self.effort,
+            self.upper,
+            counts,
+            np.setdiff1d(others, counts),
+            lambda: self.best.cost * (1 - 1e-9) * self.scale,
+            cut,
+            lambda bound: self.best.raise_bound("branch", bound / self.scale),
+        )
+        self.best.raise_bound("branch", tree.run() / self.scale)
+        return self.best.closed(self.gap)
 
     def _start(self) -> np.ndarray | None:
         if self.best.choices is None:
