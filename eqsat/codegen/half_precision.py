@@ -21,6 +21,7 @@ from eqsat.codegen.dtypes import HALVES
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.shared.registry import find
 from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Node, Operand, Program, Tensor
+from eqsat.codegen.spelling import spell
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -110,7 +111,15 @@ class HalfPrecision:
                 after.append(_converted(node, exact, new, old.dtype, _FLOAT))
             copies[old, region] = new
             after.append(_converted(node, new, old, old.dtype))
-        return [*before, wide, *after]
+        return [*before, *_spelled(wide), *after]
+
+
+def _spelled(wide: Node) -> list[Node]:
+    """The nodes that stand for one in float32, as they would if the model had that type."""
+    made = [wide] if wide.is_chain or wide.steps else spell(wide)
+    for node in made:
+        node.kernel, node.family = wide.kernel, wide.family if node.operator == wide.operator else ""
+    return made
 
 
 def _is_half(node: Node) -> bool:

@@ -35,6 +35,8 @@ KERNELS = {
     "depthwise Conv": "(T[1,18,9,9] x) => (T[1,18,5,5] y) "
     "{y = Conv<pads=[1,1,1,1], strides=[2,2], group=18>(x, w)} w[18,1,3,3]",
     "narrow Conv": "(T[1,9,20] x) => (T[1,2,18] y) {y = Conv(x, w)} w[2,9,3]",
+    "BatchNormalization": "(T[1,6,5,7] x) => (T[1,6,5,7] y) {y = BatchNormalization(x, s, c, m, v)} "
+    "s[6] c[6] m[6] v[6]",
     "ConvTranspose": "(T[1,6,5,7] x) => (T[1,17,10,14] y) {y = ConvTranspose<strides=[2,2]>(x, w)} w[6,17,2,2]",
     "Softmax": "(T[3,4,37] x) => (T[3,4,37] y) {y = Softmax(x)}",
     "LayerNormalization": "(T[3,4,37] x) => (T[3,4,37] y) {y = LayerNormalization(x, w, c)} w[37] c[37]",
@@ -62,6 +64,7 @@ def parsed(text: str, dtype: str, seed: int = 0) -> onnx.ModelProto:
     for weight in shapes.split():
         name, _, shape = weight.rstrip("]").partition("[")
         drawn = np.asarray(0.5 * rng.standard_normal([int(n) for n in shape.split(",") if n]))
+        drawn = np.abs(drawn) if name == "v" else drawn
         model.graph.initializer.append(onnx.numpy_helper.from_array(drawn.astype(TYPES[dtype]), name))
     return model
 
