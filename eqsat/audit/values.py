@@ -39,14 +39,18 @@ class Values:
     Args:
         inputs: Arrays by the name of the graph input.
         elements: Largest number of elements of a class; e-nodes of larger ones are skipped.
+        worlds: How many; a single one is not disturbed.
 
     Attributes:
         of: Class -> its value.
         skipped: E-nodes that could not be computed, by reason.
     """
 
-    def __init__(self, snapshot: Snapshot, inputs: Mapping[str, np.ndarray], seed: int, elements: int) -> None:
+    def __init__(
+        self, snapshot: Snapshot, inputs: Mapping[str, np.ndarray], seed: int, elements: int, worlds: int = WORLDS
+    ) -> None:
         self.snapshot = snapshot
+        self._worlds = worlds
         self.of: dict[int, Parts] = {}
         self.skipped: Counter[str] = Counter()
         self._inputs = inputs
@@ -77,7 +81,7 @@ class Values:
             return (self.of[node.children[0]][node.number],)
         try:
             with np.errstate(all="ignore"):
-                worlds = [self._run(node, world) for world in range(WORLDS)]
+                worlds = [self._run(node, world) for world in range(self._worlds)]
         except EqsatError:
             self.skipped["it cannot be evaluated"] += 1
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import MODEL, debug_option, json_option, quiet_option, seed_option
+from eqsat.cli.options import MODEL, debug_option, dims_option, json_option, quiet_option, seed_option
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.streams import InputPath
 
@@ -16,7 +16,8 @@ _FILES = InputPath()
 
 @click.command(short_help="Find rules that nobody wrote.")
 @click.option("--ops", "operators", metavar="NAMES", help="Elementwise operators, as in `Relu,Min,Max`.")
-@click.option("--model", type=MODEL, metavar="MODEL", help="Take the model's operators, and order by use in it.")
+@click.option("--model", type=MODEL, metavar="MODEL", help="Take the model's operators, look at its e-graph.")
+@dims_option
 @click.option("--type", "dtype", default="float32", show_default=True, help="float32, int32, int64 or bool.")
 @click.option("--size", type=click.IntRange(1, 5), default=2, show_default=True, help="Most operators of a side.")
 @click.option("--variables", type=click.IntRange(1, 4), default=2, show_default=True, help="Different variables.")
@@ -31,6 +32,7 @@ _FILES = InputPath()
 def discover(
     operators: str | None,
     model: Path | None,
+    dims: dict[str, int | str],
     dtype: str,
     size: int,
     variables: int,
@@ -46,6 +48,9 @@ def discover(
 
     Each rule has been executed on random instances. Rules that the known ones imply are left out.
 
+    With --model, the model's e-graph is looked at as well: what has equal values in it although no rule says so becomes
+    a rule over any operators, with the nodes at which it was found. Rules that match most often come first.
+
     \b
     eqsat rules discover --ops Relu,Min,Max,Neg
     eqsat rules discover --model model.onnx --size 3 -o found.rules
@@ -60,6 +65,7 @@ def discover(
         found = discover_rules(
             names,
             model=model,
+            dims=dims,
             dtype=dtype,
             size=size,
             variables=variables,

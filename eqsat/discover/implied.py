@@ -28,6 +28,13 @@ def not_implied(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType
     return left
 
 
+def joined_classes(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
+    """The class of each value, by name, once rules have run: what they join has one class."""
+    saturation = Saturation(model, rules, [], _LIMITS)
+    saturation.run()
+    return {value.name or "": eclass for value, eclass in snapshot(saturation).refs.items()}
+
+
 def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) -> list[bool]:
     import onnx
     from onnx import helper
@@ -63,8 +70,6 @@ def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) ->
         helper.make_graph(nodes, "pairs", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 22)]
     )
     model = load(onnx.shape_inference.infer_shapes(proto))
-    saturation = Saturation(model, rules, [], _LIMITS)
-    saturation.run()
-    refs = snapshot(saturation).refs
-    classes = [refs[value] for value in model.graph.outputs]
-    return [a == b for a, b in zip(classes[::2], classes[1::2], strict=True)]
+    classes = joined_classes(model, rules)
+    outputs = [classes[value.name or ""] for value in model.graph.outputs]
+    return [a == b for a, b in zip(outputs[::2], outputs[1::2], strict=True)]

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.check import lints
-from eqsat.check.checked import verdict_of
-from eqsat.check.rule import Observed, check_rule
+from eqsat.discover.accept import Found, Proposal, accept, needed
 from eqsat.discover.implied import not_implied
-from eqsat.discover.terms import Enumeration, Pair, Term, arities
+from eqsat.discover.on_model import ModelCounts, rules_of_model
+from eqsat.discover.terms import Enumeration, Pair, arities
 from eqsat.egraph.saturate import Limits, Saturation
 from eqsat.errors import RuleError
 from eqsat.model.load import load
+from eqsat.model.read.given_sizes import Bound
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import ELEMENTWISE
 from eqsat.progress import Shown, received, shows_progress
+from eqsat.proofs.proved import ProvenRule, prove_rules
 from eqsat.rules.ast import Rule
 from eqsat.rules.format import format_file
-from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
-from eqsat.schema.functions import declared
+from eqsat.rules.verdicts import Trust
+from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean, find_schema, required_attributes
 from eqsat.schema.types import OpKey
 from eqsat.stages.event import Event
+from eqsat.text import name_of
 
+PLACES = 5
+"""Nodes that the documentation of a rule names."""
 AT_ONCE = 5
 """Rules that are added before the remaining pairs are looked at again."""
-SAMPLES = 20
-"""Instances of each rule."""
-_CLASSES = ("exact", "real")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ class Discovery:
         undecided: Pairs that the check had no instance for.
         complete: False if there were more terms than are looked at.
         uses: Matches of each rule on the model, by name; empty without a model.
+        verdicts: Of the prover on each rule, by name; empty without its solver.
+        places: Nodes of the model at which a rule was found, by its name.
+        on_model: What was looked at in the model's e-graph; None without a model.
     """
 
     rules: tuple[Rule, ...]
@@ -63,6 +66,9 @@ class Discovery:
     undecided: int
     complete: bool
     uses: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, Trust] = field(default_factory=dict)
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    on_model: ModelCounts | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -73,7 +79,7 @@ class Discovery:
         ]
         if not self.complete:
             lines.append(f"note: only the first {self.evaluated:,} terms were compared; fewer operators leave less out")
-        return lines
+        return lines if self.on_model is None else [*lines, *self.on_model.notes]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -83,9 +89,14 @@ class Discovery:
             "rules": [
                 {"name": rule.name, "numerics": str(rule.numerics), "text": text}
                 | ({"uses": self.uses[rule.name]} if rule.name in self.uses else {})
+                | ({"proof": self.verdicts[rule.name]} if rule.name in self.verdicts else {})
+                | ({"places": self.places[rule.name]} if rule.name in self.places else {})
                 for rule, text in zip(self.rules, texts, strict=True)
             ]
-        } | {name: getattr(self, name) for name in counts}
+        } | {
+            **{name: getattr(self, name) for name in counts},
+            **({} if self.on_model is None else {"model": vars(self.on_model)}),
+        }
 
 
 @checks_arguments
@@ -94,6 +105,7 @@ def discover_rules(
     operators: Sequence[str] = (),
     *,
     model: Any = None,
+    dims: Mapping[str, Bound] | None = None,
     dtype: str = "float32",
     size: int = 3,
     variables: int = 2,
@@ -103,16 +115,21 @@ def discover_rules(
     seed: int = 0,
     progress: Shown = None,
 ) -> Discovery:
-    """Finds rules over elementwise operators.
+    """Finds rules over elementwise operators, and rules over any operators that a model shows.
 
     All terms up to a size are compared by their values on random and special numbers. Pairs that are equal and that the
     rules so far do not join become rules, smallest first, if executing both sides on random instances does not refute
     them (:func:`eqsat.check_rules`).
 
+    With a model, the classes of its saturated e-graph are compared in the same way. Two of them that are always equal
+    are cut at classes that they share, and the programs between become a rule.
+
     Args:
         operators: Names, such as ``["Relu", "Min", "Max"]``; attributes keep their defaults. By default those of the
             model.
-        model: Rules that match on it come first, those that match most at the head.
+        model: Its e-graph is looked at as well: classes of equal values that no rule joined become rules. Rules that
+            match on it come first, those that match most at the head.
+        dims: Sizes of the model's symbolic dimensions.
         dtype: Element type of the variables.
         size: The most operators in a term, 1 to 5.
         variables: How many different ones, 1 to 4.
@@ -124,67 +141,119 @@ def discover_rules(
 
     Raises:
         RuleError: An operator is not elementwise or unknown, or a number is out of range.
+        ModelError: The model is broken.
+        ExecutionError: A size of the model's inputs is not known.
     """
-    loaded = None if model is None else load(model)
+    loaded = None if model is None else load(model, dims=dims)
     if not operators and loaded is not None:
         operators = _used(loaded)
-    kind = _check_arguments(operators, dtype, size, variables)
+    kind = _check_arguments(operators, dtype, size, variables, loaded is not None)
     known = list(select_rules(rules, "real", default_rules=default_rules).rules)
-    enumeration = Enumeration(sorted(set(operators)), kind, variables, constants, size, seed)
-    waiting = _ranked(enumeration.pairs)
-    equal = len(waiting)
-    waiting = not_implied(waiting, known, kind)
-    implied = equal - len(waiting)
-    found: list[_Found] = []
     names: set[str] = {rule.name for rule in known}
-    verdicts: Counter[str] = Counter()
-    total, receive = len(waiting), received(progress)
-    while waiting:
-        fresh: list[_Found] = []
-        while waiting and len(fresh) < AT_ONCE:
-            pair = waiting.pop(0)
-            if receive is not None:
-                receive(Event("discover", step=total - len(waiting), steps=total))
-            verdict, rule = _rule_of(pair, kind, names, seed)
-            verdicts[verdict] += 1
-            if rule is not None:
-                fresh.append(rule)
-        found += fresh
-        if fresh:
-            waiting = not_implied(waiting, [*known, *(f.rule for f in found)], kind)
-    found = _needed(found, known, kind)
+    receive = received(progress)
+
+    def report(step: int, steps: int) -> None:
+        if receive is not None:
+            receive(Event("discover", step=step, steps=steps))
+
+    terms = _rules_of_terms(
+        Enumeration(sorted(set(operators)), kind, variables, constants, size, seed), known, kind, names, seed, report
+    )
+    shown = None
+    found = terms.found
+    if loaded is not None:
+        shown = rules_of_model(loaded, [*known, *(f.rule for f in found)], names, seed, report)
+        found = [*found, *shown.found]
     uses = {} if loaded is None else _uses(loaded, [f.rule for f in found])
     found.sort(key=lambda f: -uses.get(f.rule.name, 0))
+    proofs = _proofs([f.rule for f in found])
+    wrong = {name for name, proof in proofs.items() if proof.trust == "refuted"}
+    found = [f for f in found if f.rule.name not in wrong]
+    text = "\n\n".join(_documented(f, proofs.get(f.rule.name)) for f in found)
     return Discovery(
         tuple(f.rule for f in found),
-        format_file("\n\n".join(f.text for f in found), "<discovered>") if found else "",
-        enumeration.evaluated,
-        equal,
-        implied,
-        verdicts["refuted"],
-        verdicts["undecided"],
-        enumeration.complete,
-        uses,
+        format_file(text, "<discovered>") if found else "",
+        terms.evaluated,
+        terms.equal,
+        terms.implied,
+        terms.verdicts["refuted"] + len(wrong),
+        terms.verdicts["undecided"],
+        terms.complete,
+        {name: count for name, count in uses.items() if name not in wrong},
+        {f.rule.name: proofs[f.rule.name].trust for f in found if f.rule.name in proofs},
+        {f.rule.name: tuple(f.places) for f in found if f.places},
+        None if shown is None else shown.counts,
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A rule, its text, and the pair that it was made of."""
+@dataclass
+class _OfTerms:
+    """The rules among terms, and what was looked at."""
 
-    pair: Pair
-    rule: Rule
-    text: str
+    found: list[Found]
+    evaluated: int
+    equal: int
+    implied: int
+    verdicts: Counter[str]
+    complete: bool
 
 
-def _needed(found: Sequence[_Found], known: Sequence[Rule], dtype: ir.DataType) -> list[_Found]:
-    """What the others do not imply; the largest are tried first."""
-    kept = list(found)
-    for candidate in reversed(found):
-        others = [f.rule for f in kept if f is not candidate]
-        if not not_implied([candidate.pair], [*known, *others], dtype):
-            kept.remove(candidate)
-    return kept
+def _rules_of_terms(
+    enumeration: Enumeration,
+    known: Sequence[Rule],
+    kind: ir.DataType,
+    names: set[str],
+    seed: int,
+    report: Callable[[int, int], None],
+) -> _OfTerms:
+    waiting = _ranked(enumeration.pairs)
+    equal = len(waiting)
+    waiting = not_implied(waiting, known, kind)
+    implied, total = equal - len(waiting), len(waiting)
+    found: list[Found] = []
+    verdicts: Counter[str] = Counter()
+    while waiting:
+        fresh: list[Found] = []
+        while waiting and len(fresh) < AT_ONCE:
+            pair = waiting.pop(0)
+            report(total - len(waiting), total)
+            verdict, rule, text = accept(_proposal(pair, kind), names, seed)
+            verdicts[verdict] += 1
+            if rule is not None:
+                fresh.append(Found(rule, text, lambda rules, pair=pair: not not_implied([pair], rules, kind)))
+        found += fresh
+        if fresh:
+            waiting = not_implied(waiting, [*known, *(f.rule for f in found)], kind)
+    return _OfTerms(needed(found, known), enumeration.evaluated, equal, implied, verdicts, enumeration.complete)
+
+
+def _proposal(pair: Pair, dtype: ir.DataType) -> Proposal:
+    conditions = [""]
+    if pair.left.variables:
+        variable = pair.left.variables[0]
+        conditions += [f"{variable}.dtype in {'floats' if dtype.is_floating_point() else 'integers'}"]
+        conditions += [f"{variable}.dtype == {dtype_name(dtype)}"]
+    return Proposal(pair.left.text, pair.right.text, pair.left.words, conditions)
+
+
+def _proofs(rules: Sequence[Rule]) -> dict[str, ProvenRule]:
+    """The verdicts of the prover by name; none where its solver is not installed."""
+    try:
+        return {rule.name: prove_rules(rule)[0] for rule in rules}
+    except RuleError:
+        return {}
+
+
+def _documented(found: Found, proof: ProvenRule | None) -> str:
+    """The text of a rule, with what is known of it as its documentation."""
+    head, _, rest = found.text.partition("\n")
+    lines = [head]
+    if proof is not None:
+        lines.append(f"    # {proof.words.capitalize()}.")
+    if found.places:
+        more = f" and {len(found.places) - PLACES:,} more" if len(found.places) > PLACES else ""
+        lines.append(f"    # At {', '.join(map(name_of, found.places[:PLACES]))}{more}.")
+    return "\n".join([*lines, rest])
 
 
 def _elementwise() -> set[str]:
@@ -210,9 +279,9 @@ def _uses(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
     return {s.name: s.matches for s in saturation.statistics}
 
 
-def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables: int) -> ir.DataType:
+def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables: int, has_model: bool) -> ir.DataType:
     known = _elementwise()
-    if not operators:
+    if not operators and not has_model:
         raise RuleError("operators are required", actual="none", hint='such as "Relu,Min,Max"')
     for name in operators:
         if name not in known:
@@ -249,58 +318,3 @@ def _ranked(pairs: Sequence[Pair]) -> list[Pair]:
         return pair.left.size + pair.right.size, numbers, -len(pair.left.variables), pair.left.text
 
     return sorted(unique.values(), key=rank)
-
-
-def _rule_of(pair: Pair, dtype: ir.DataType, names: set[str], seed: int) -> tuple[str, _Found | None]:
-    """The last verdict, and the rule of the strictest class and the widest types that hold."""
-    verdict = "undecided"
-    name = _name(pair, names)
-    conditions = [""]
-    if pair.left.variables:
-        variable = pair.left.variables[0]
-        conditions += [f"{variable}.dtype in {'floats' if dtype.is_floating_point() else 'integers'}"]
-        conditions += [f"{variable}.dtype == {'float32' if dtype == ir.DataType.FLOAT else dtype.name.lower()}"]
-    for condition in conditions:
-        for numerics in _CLASSES:
-            lines = [f"rule {name} : {numerics}", f"    {pair.left.text}  =>  {pair.right.text}"]
-            text = "\n".join([*lines, f"    where {condition}"] if condition else lines)
-            try:
-                (rule,) = read_text(text, f"{name}.rules").rules
-            except RuleError:
-                # Types that the language refuses: a narrower condition may do.
-                continue
-            seen: list[Observed] = []
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)
-                outcome = check_rule(
-                    rule,
-                    instances=SAMPLES,
-                    seed=seed,
-                    pointed=True,
-                    observe=lambda *observed, seen=seen: seen.append(observed),
-                )
-            verdict = verdict_of(outcome)
-            if verdict != "holds" or (outcome.mismatch is not None and not outcome.fires):
-                continue
-            with declared(rule.operators):
-                if lints.grows(rule, [instance for instance, *_ in seen]):
-                    return "grows", None
-            names.add(name)
-            return verdict, _Found(pair, rule, text)
-    return verdict, None
-
-
-def _name(pair: Pair, names: set[str]) -> str:
-    def words(term: Term) -> list[str]:
-        return [term.op, *(word for operand in term.operands for word in words(operand))] if term.op else []
-
-    stem = "_of_".join(_snake(word) for word in words(pair.left)[:3])
-    name, number = stem, 1
-    while name in names:
-        number += 1
-        name = f"{stem}_{number}"
-    return name
-
-
-def _snake(word: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word))

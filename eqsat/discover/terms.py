@@ -67,6 +67,11 @@ class Term:
         return tuple(dict.fromkeys(name for operand in self.operands for name in operand.variables))
 
     @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The names of its operators, from the root down."""
+        return (self.op, *(word for operand in self.operands for word in operand.words)) if self.op else ()
+
+    @cached_property
     def numbers(self) -> int:
         """How many literals there are."""
         return (self.number is not None) + sum(operand.numbers for operand in self.operands)

@@ -57,7 +57,7 @@ def observe(model: ir.Model, inputs: Sequence[Inputs]) -> Observed:
             seen: dict[str, Sign] = {}
 
             def see(name: str, value: Any, here: dict[str, Any] = here, seen: dict[str, Sign] = seen) -> None:
-                seen[name] = _sign(value, weights)
+                seen[name] = sign_of(value, weights)
                 if name in wanted:
                     here[name] = value.copy() if isinstance(value, np.ndarray) else value
 
@@ -70,7 +70,12 @@ def observe(model: ir.Model, inputs: Sequence[Inputs]) -> Observed:
     return Observed(signs, outputs)
 
 
-def _sign(value: Any, weights: dict[int, np.ndarray]) -> Sign:
+def sign_of(value: Any, weights: dict[int, np.ndarray]) -> Sign:
+    """What tells a value.
+
+    Args:
+        weights: Of the sums by number of elements; a new number gets its own.
+    """
     if not isinstance(value, np.ndarray):
         return ()
     kind = (str(value.dtype), value.shape)
@@ -87,13 +92,13 @@ def _sign(value: Any, weights: dict[int, np.ndarray]) -> Sign:
     return (*kind, int(size - finite.sum()), float(np.linalg.norm(flat)), *map(complex, sums))
 
 
-def may_be_equal(left: Sequence[Sign], right: Sequence[Sign]) -> bool:
-    """Whether two tensors look the same on all inputs."""
-    return len(left) == len(right) and all(_close(a, b) for a, b in zip(left, right, strict=True))
+def may_be_equal(left: Sequence[Sign], right: Sequence[Sign], close: float = CLOSE) -> bool:
+    """Whether two tensors look the same on all inputs, up to a difference relative to their norm."""
+    return len(left) == len(right) and all(_close(a, b, close) for a, b in zip(left, right, strict=True))
 
 
-def _close(a: Sign, b: Sign) -> bool:
+def _close(a: Sign, b: Sign, close: float) -> bool:
     if len(a) != len(b) or a[:3] != b[:3] or len(a) < 4:
         return a == b
-    reach = CLOSE * max(a[3], b[3])
+    reach = close * max(a[3], b[3])
     return all(abs(x - y) <= reach for x, y in zip(a[4:], b[4:], strict=True))
