@@ -28,7 +28,7 @@ from eqsat.ops.operators import sampler
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
-from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate, holds
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.print_term import flat
 from eqsat.schema.attributes import default_attrs, make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -116,15 +116,21 @@ class Attempt:
         return self.made.get(id(pattern)) if isinstance(pattern, Match) else None
 
     def operand(
-        self, pattern: Pattern, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None
+        self,
+        pattern: Pattern,
+        dtype: ir.DataType,
+        shape: Shape | None,
+        fill: Fill,
+        values: np.ndarray | None,
+        of_size: bool = False,
     ) -> Drawn:
-        """The value of a pattern in some operand's place; shape, fill and values are wishes."""
+        """The value of a pattern in some operand's place; all else are wishes."""
         found = self.known(pattern)
         if found is not None:
             return found
         match pattern:
             case Name():
-                return self.leaf(pattern.name, dtype, shape, fill, values)
+                return self.leaf(pattern.name, dtype, shape, fill, values, of_size)
             case Wildcard():
                 return self.leaf("", dtype, shape, fill, values)
             case Number():
@@ -134,7 +140,15 @@ class Attempt:
             case _:
                 raise Rejected(f"{type(pattern).__name__} is not a single operand")
 
-    def leaf(self, name: str, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None) -> Drawn:
+    def leaf(
+        self,
+        name: str,
+        dtype: ir.DataType,
+        shape: Shape | None,
+        fill: Fill,
+        values: np.ndarray | None,
+        of_size: bool = False,
+    ) -> Drawn:
         chance, demands = self.chance, self.drawing.demands
         matters = name in demands.values
         constant = name in demands.constants or values is not None or chance.happens(0.08)
@@ -143,7 +157,7 @@ class Attempt:
         wishes = self.drawing.wishes
         wished = name in wishes and chance.happens(WISHED)
         if wished and values is None:
-            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides)
+            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides, of_size=of_size)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
         if wished and values is not None:
@@ -244,6 +258,7 @@ class Attempt:
         required = self._required(pattern)
         if dtype is not None:
             shape = self._wished(pattern, dtype, shape)
+            self._foresee(pattern, dtype, shape)
         node = PatternNode(self, pattern, args, required, dtype, shape, self.drawing.outputs[key])
         sampler(op)(node)
         for name, default in default_attrs(op):
@@ -282,6 +297,19 @@ class Attempt:
             given = chance.shape() if shape is None else shape
             shape = wishes.shape(pattern.bind, given, dtype, self.env, chance, self.sides)
         return shape
+
+    def _foresee(self, pattern: Match, dtype: ir.DataType, shape: Shape | None) -> None:
+        """Lets conditions on what a result is made of see the shape that is wished for it."""
+        if pattern.bind is not None and shape is not None:
+            facts = TensorFacts(TensorType(dtype, shape), None, False, True, False, False)
+            self.env.setdefault(pattern.bind, NodeFacts(pattern.ops[0], (), facts))
+
+    def wished(self, pattern: Match, dtype: ir.DataType, shape: Shape) -> Shape:
+        """The shape that conditions ask of a result, of what is known by now."""
+        if pattern.bind is None or pattern.bind not in self.drawing.wishes:
+            return shape
+        env = {name: facts for name, facts in self.env.items() if name != pattern.bind}
+        return self.drawing.wishes.shape(pattern.bind, shape, dtype, env, self.chance, self.sides)
 
     def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any:
         """The value of an attribute that the operator is free to choose, as conditions ask for it.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check.arithmetic import OWN, Arithmetic
 from eqsat.check.instance import Instance, application, show
 from eqsat.check.oracle import Oracle, Unsupported, require_defined
 from eqsat.egraph.language import COMMUTED, Constructor
@@ -98,17 +99,14 @@ class Audit:
 
     # ---- values -----------------------------------------------------------------------------------
 
-    def execute(self, wide: bool = False) -> tuple[dict[int, Value], list[Claim]]:
+    def execute(self, arithmetic: Arithmetic = OWN) -> tuple[dict[int, Value], list[Claim]]:
         """Values of the classes, and everything the rule claims.
-
-        Args:
-            wide: Compute float16 and float32 in float64.
 
         Raises:
             Rejected: The left side cannot be executed or is not defined on its data.
         """
-        lefts = self._left(wide)
-        if not wide:
+        lefts = self._left(arithmetic)
+        if arithmetic is OWN:
             self.left_values = {value.name or "": array for value, array in lefts.items()}
         values: dict[int, Value] = {}
         claims: list[Claim] = []
@@ -133,26 +131,28 @@ class Audit:
                 if any(c is not None and c not in values for c in node.children):
                     later.append(node)
                 elif node.eclass not in values:
-                    found = self._run(node, values, wide)
+                    found = self._run(node, values, arithmetic)
                     if isinstance(found, str):
                         claims.append(Claim("", np.empty(0), self.text(node), None, found))
                     elif found is not None:
                         values[node.eclass] = found
                         self._programs[node.eclass] = self.text(node)
                 elif node.rule > COMMUTED or node.kind in ("const", "part"):
-                    claims += self._claim(node, values, names, wide)
+                    claims += self._claim(node, values, names, arithmetic)
             if len(later) == len(pending):
                 return values, claims
             pending = later
 
-    def _claim(self, node: ENode, values: dict[int, Value], names: dict[int, str], wide: bool) -> Iterator[Claim]:
-        found = self._run(node, values, wide)
+    def _claim(
+        self, node: ENode, values: dict[int, Value], names: dict[int, str], arithmetic: Arithmetic
+    ) -> Iterator[Claim]:
+        found = self._run(node, values, arithmetic)
         left = values[node.eclass]
         if found is None or isinstance(left, tuple):
             return
         if isinstance(found, np.ndarray) and Constructor(node.op, len(node.children), node.outputs).is_commutative:
             # The order of operands is the operator's business: a rule also matches the other one.
-            other = self._run(replace(node, children=node.children[::-1]), values, wide)
+            other = self._run(replace(node, children=node.children[::-1]), values, arithmetic)
             found = other if isinstance(other, np.ndarray) and _same_bits(other, left) else found
         name = names.get(node.eclass, "")
         folded = node.eclass in self._folded and node.eclass not in self._live
@@ -169,14 +169,14 @@ class Audit:
                 live.update(node.outputs)
         return live
 
-    def _left(self, wide: bool) -> dict[ir.Value, np.ndarray]:
+    def _left(self, arithmetic: Arithmetic) -> dict[ir.Value, np.ndarray]:
         feed = self.instance.inputs()
         values: dict[ir.Value, np.ndarray] = {}
         for value in self.model.graph.inputs:
-            values[value] = _widened(feed[value.name or ""], wide)
+            values[value] = arithmetic.of(feed[value.name or ""])
         for value in self.model.graph.initializers.values():
             assert value.const_value is not None
-            values[value] = _widened(value.const_value.numpy(), wide)
+            values[value] = arithmetic.of(value.const_value.numpy())
         from eqsat.schema.attributes import to_attrs
 
         for node in self.model.graph:
@@ -192,14 +192,14 @@ class Audit:
                 raise Rejected(f"{op} cannot be executed: {error}") from None
             for value, result in zip(node.outputs, results, strict=True):
                 assert result is not None
-                values[value] = np.asarray(result)
+                values[value] = arithmetic.of(np.asarray(result))
         return values
 
-    def _run(self, node: ENode, values: dict[int, Value], wide: bool) -> Value | str | None:
+    def _run(self, node: ENode, values: dict[int, Value], arithmetic: Arithmetic) -> Value | str | None:
         """The value of an e-node; a text if it fails, None if it is unknown."""
         if node.kind == "const":
             constant = self.egraph.tables.constants[node.number].numpy()
-            return None if constant is None else _widened(constant, wide)
+            return None if constant is None else arithmetic.of(constant)
         if node.kind == "part":
             return values[node.children[0]][node.number] if node.children[0] is not None else None
         inputs = [None if c is None else values[c] for c in node.children]
@@ -215,7 +215,7 @@ class Audit:
             return str(error)
         except Exception as error:  # the oracle's own exceptions have no common base
             return f"it cannot be executed: {_first_line(error)}"
-        arrays = tuple(np.asarray(r) for r in results if r is not None)
+        arrays = tuple(arithmetic.of(np.asarray(r)) for r in results if r is not None)
         return arrays if node.outputs else arrays[0]
 
     # ---- text -------------------------------------------------------------------------------------
@@ -240,10 +240,6 @@ class Audit:
 
 def _same_bits(x: np.ndarray, y: np.ndarray) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
-
-
-def _widened(array: np.ndarray, wide: bool) -> np.ndarray:
-    return array.astype(np.float64) if wide and array.dtype in (np.float16, np.float32) else array
 
 
 def _first_line(error: Exception) -> str:

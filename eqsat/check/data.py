@@ -17,8 +17,9 @@ from eqsat.rules.ast import Apply, Name, Number, Rule
 from eqsat.rules.tree import walk
 from eqsat.schema.dtypes import dtype_name, limits
 
-Mood = Literal["plain", "special"]
-"""``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""
+Mood = Literal["plain", "special", "grid"]
+"""``special`` data hold zeros of both signs, infinities, NaN, the smallest and largest numbers. Floats on a ``grid``
+are multiples of a half, so that some are equal, or halfway between integers, and sums are not rounded."""
 
 SMALL = 0.01
 """Numbers of a rule below it are beside a square or a variance what counts, and data are drawn accordingly."""
@@ -162,6 +163,8 @@ def array(
         return rng.random(shape) < 0.5
     if dtype.is_integer():
         return _mixed(chance, _integers(chance, shape, dtype, fill).astype(kind), dtype, fill, numbers)
+    if mood == "grid":
+        return _mixed(chance, _on_grid(chance, shape, fill).astype(kind), dtype, fill, numbers)
     values = rng.uniform(0.125, 2.5, shape) * rng.choice((-1.0, 1.0), shape)
     if fill in ("positive", "scale"):
         values = np.abs(values)
@@ -182,6 +185,19 @@ def hiding(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray
     """Contents in which some rows, and some elements of others, are the lowest number: a mask that hides them."""
     rows = chance.rng.random((*values.shape[:-1], *[1] * min(values.ndim, 1))) < 0.3
     return np.asarray(np.where(rows | (chance.rng.random(values.shape) < 0.3), limits(dtype)[0], values), values.dtype)
+
+
+def _on_grid(chance: Chance, shape: Shape, fill: Fill) -> np.ndarray:
+    rng = chance.rng
+    if fill == "scale":
+        return np.exp2(rng.integers(-2, 2, shape, endpoint=True))
+    if fill == "unit":
+        return rng.integers(1, 7, shape, endpoint=True) / 8
+    halves = rng.integers(1, 7, shape, endpoint=True) / 2
+    if fill == "positive":
+        return halves
+    signed = halves * rng.choice((-1.0, 1.0), shape)
+    return signed if fill == "nonzero" else np.where(rng.random(shape) < 0.1, 0.0, signed)
 
 
 def _mixed(

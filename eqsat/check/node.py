@@ -32,8 +32,16 @@ class _Asked(Protocol):
     def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any: ...
 
     def operand(
-        self, pattern: Pattern, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None
+        self,
+        pattern: Pattern,
+        dtype: ir.DataType,
+        shape: Shape | None,
+        fill: Fill,
+        values: np.ndarray | None,
+        of_size: bool,
     ) -> Drawn: ...
+
+    def wished(self, pattern: Match, dtype: ir.DataType, shape: Shape) -> Shape: ...
 
 
 class PatternNode:
@@ -108,6 +116,7 @@ class PatternNode:
         fill: Fill = "any",
         values: np.ndarray | list[int] | None = None,
         dtype: ir.DataType | None = None,
+        of_size: bool = False,
     ) -> Shape:
         if i not in self._drawn:
             arg = self._args[i]
@@ -115,10 +124,14 @@ class PatternNode:
                 raise Rejected("an absent operand is needed")
             wanted = self.dtype(i) if dtype is None else dtype
             array = None if values is None else np.asarray(values)
-            self._note(i, self._attempt.operand(arg, wanted, shape, fill, array))
+            self._note(i, self._attempt.operand(arg, wanted, shape, fill, array, of_size))
         found = self.known(i)
         assert found is not None
         return found
+
+    def wished(self, shape: Shape) -> Shape:
+        result = self.result()
+        return shape if result is None else self._attempt.wished(self._pattern, result, shape)
 
     def operands(self) -> list[Drawn | None]:
         """All operands.

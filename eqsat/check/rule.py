@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.rounding import Rounding, is_beside_itself
 from eqsat.errors import LimitError, reason
 from eqsat.execute.difference import Difference
 from eqsat.ops.sampling.chance import Chance, Rejected
@@ -118,7 +119,7 @@ class _Check:
             outcome.attempts += 1
             seed = (*self.seed, number, attempt)
             chance = Chance(*seed)
-            mood: Mood = "special" if self._wants_specials(number) else "plain"
+            mood = self._mood(number)
             try:
                 instance = draw(drawing, chance, mood)
                 self._examine(instance, clause, seed, mood)
@@ -133,8 +134,10 @@ class _Check:
             outcome.clauses[clause] += 1
             return
 
-    def _wants_specials(self, number: int) -> bool:
-        return number % 2 == 1 and (self.rule.numerics.kind == "exact" or self.bitwise)
+    def _mood(self, number: int) -> Mood:
+        if number % 2 == 1 and (self.rule.numerics.kind == "exact" or self.bitwise):
+            return "special"
+        return "grid" if number % 4 == 2 else "plain"
 
     # ---- one instance ---------------------------------------------------------------------------------
 
@@ -171,17 +174,14 @@ class _Check:
             # Such data are beyond the claim of the class; they only show whether it could claim more.
             self._count(claims, scale)
             return
-        wide: list[Claim] | None = None
+        rounding = Rounding(audit, self._reach(claims))
         for k, claim in enumerate(claims):
             if claim.right is None:
                 self._report("failure", instance, claim.failure, seed, claim)
                 return
             difference = self._judge(claim, scale)
-            if not difference.agrees and self._may_be_rounding(claim):
-                if wide is None:
-                    wide_values, wide = audit.execute(wide=True)
-                    scale = verdict.scale_of(wide_values.values())
-                difference = self._judge_wide(wide[k], scale, difference)
+            if self._may_be_rounding(claim, difference):
+                difference = self._judge_rounding(rounding, k, difference)
             if self.observe is not None and not claim.folded:
                 differs = self._where(claim, scale) if not difference.agrees else np.zeros(claim.left.shape, bool)
                 self.observe(instance, audit.left_values, claim, differs)
@@ -194,30 +194,56 @@ class _Check:
 
     def _judge(self, claim: Claim, scale: float) -> Difference:
         assert claim.right is not None
-        name = claim.left.dtype.name
-        rtol = self.tolerance if name == "float64" else verdict.NARROW.get(name, 0.0)
         # Folding a constant may round as any execution does; the rule has no part in it.
         numerics = Numerics("real") if claim.folded else self.rule.numerics
-        return verdict.judge(numerics, claim.left, claim.right, rtol, scale)
+        return verdict.judge(numerics, claim.left, claim.right, self._tolerance(claim), scale)
 
     def _where(self, claim: Claim, scale: float) -> np.ndarray:
         assert claim.right is not None
-        numerics, name = self.rule.numerics, claim.left.dtype.name
+        numerics = self.rule.numerics
         if numerics.kind == "exact":
             return differing(claim.left, claim.right, None)
         if verdict.widened(claim.left).dtype.kind != "f":
             return differing(claim.left, claim.right, float(numerics.lsb))
-        rtol = self.tolerance if name == "float64" else verdict.NARROW.get(name, 0.0)
-        return differing(claim.left, claim.right, rtol * scale)
+        return differing(claim.left, claim.right, self._tolerance(claim) * scale)
 
-    def _may_be_rounding(self, claim: Claim) -> bool:
-        return self.rule.numerics.kind == "real" and claim.left.dtype.name in verdict.NARROW
+    def _may_be_rounding(self, claim: Claim, difference: Difference) -> bool:
+        """Whether a difference is to be looked at again, or an agreement that only large numbers on the way allow."""
+        if self.rule.numerics.kind != "real" or claim.folded:
+            return False
+        rtol = self._tolerance(claim)
+        return not difference.agrees or (rtol > 0 and is_beside_itself(claim, rtol, verdict.widened))
 
-    def _judge_wide(self, claim: Claim, scale: float, before: Difference) -> Difference:
-        if claim.right is None or claim.left.dtype != np.float64 or claim.right.dtype != np.float64:
+    def _judge_rounding(self, rounding: Rounding, k: int, before: Difference) -> Difference:
+        """The difference in wider floats.
+
+        Raises:
+            Rejected: Rounding decides on which side of a jump the values are, so that nothing follows.
+        """
+        try:
+            values, claims = rounding.wide
+        except Rejected:  # The oracle has no such floats.
             return before
-        after = verdict.judge(self.rule.numerics, claim.left, claim.right, verdict.FLOAT64_OF_DECIMALS, scale)
-        return before if not after.agrees else after
+        claim, scale = claims[k], verdict.scale_of(values.values())
+        if claim.right is None or claim.left.dtype.name in verdict.FOREIGN or claim.left.dtype != claim.right.dtype:
+            return before
+        after = verdict.judge(self.rule.numerics, claim.left, claim.right, rounding.reach, scale)
+        if after.agrees:
+            if is_beside_itself(claim, rounding.reach, verdict.widened) and not rounding.explains(k):
+                return verdict.judge(self.rule.numerics, claim.left, claim.right, 0.0, scale)
+            return after
+        if before.agrees or rounding.is_exact or not rounding.explains(k):
+            return before if not before.agrees else after
+        raise Rejected("rounding decides between two results")
+
+    def _reach(self, claims: Sequence[Claim]) -> float:
+        """Relative size of roundings of constants and attributes, beside which those of float64 do not count."""
+        names = {claim.left.dtype.name for claim in claims}
+        return verdict.FLOAT64_OF_DECIMALS if names - {"float64"} else self.tolerance
+
+    def _tolerance(self, claim: Claim) -> float:
+        name = claim.left.dtype.name
+        return self.tolerance if name == "float64" else verdict.NARROW.get(name, 0.0)
 
     def _count(self, claims: list[Claim], scale: float) -> None:
         outcome = self.outcome

@@ -30,12 +30,12 @@ NARROW = {
     "float8_e5m2fnuz": 1.0,
 }
 """The same in floats of less precision."""
-_FOREIGN = frozenset(NARROW) - {"float32", "float16"}
+FOREIGN = frozenset(NARROW) - {"float32", "float16"}
 
 
 def widened(array: np.ndarray) -> np.ndarray:
     """Floats that numpy has no type of its own for as float32, which holds them all; anything else as it is."""
-    return array.astype(np.float32) if array.dtype.name in _FOREIGN else array
+    return array.astype(np.float32) if array.dtype.name in FOREIGN else array
 
 
 def tolerance_of(rule: Rule) -> float:

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from eqsat.check.solved import solved
 from eqsat.errors import EqsatError
 from eqsat.ops.sampling.chance import LARGEST, Chance, Shape
-from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Match, Member, Name, Sequence, Unary
+from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Match, Member, Name, Sequence, Slice, Unary
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.schema.types import TensorType
 
@@ -81,8 +81,14 @@ class Wishes:
         env: Mapping[str, object],
         chance: Chance,
         sides: Mapping[int, bool],
+        *,
+        of_size: bool = False,
     ) -> Shape:
-        """A shape, changed to what the conditions ask for as far as that is known."""
+        """A shape, changed to what the conditions ask for as far as that is known.
+
+        Args:
+            of_size: It is to have as many elements.
+        """
         dims = list(shape)
 
         def env_of() -> Mapping[str, object]:
@@ -100,6 +106,9 @@ class Wishes:
                 if wish.relation == "==" and _is_shape(whole):
                     dims = list(whole)
                 continue
+            if isinstance(wish.index, Slice):
+                fixed |= _set_part(dims, wish, wish.index, env_of())
+                continue
             index = _known(wish.index, env_of())
             if isinstance(index, int) and -len(dims) <= index < len(dims):
                 size = _number(wish, dims[index], env_of(), chance)
@@ -110,6 +119,8 @@ class Wishes:
             size = _number(wish, math.prod(dims), env_of(), chance)
             if size is not None and size <= _MOST_ELEMENTS:
                 dims = _of_size(dims, size, exact=wish.relation == "==", fixed=fixed)
+        if of_size:
+            dims = _of_size(dims, math.prod(shape), exact=True, fixed=fixed)
         if math.prod(dims) > LARGEST and not any(True for _ in self._asked(name, "size", sides)):
             # What no condition asks for gives way.
             dims = [d if i in fixed else min(d, 1) for i, d in enumerate(dims)]
@@ -230,6 +241,8 @@ def _of_target(side: Expr, relation: str, value: Expr, divisor: Expr | None) -> 
     index: Expr | None = None
     if isinstance(side, Index):
         side, index = side.of, side.index
+    elif isinstance(side, Slice):
+        side, index = side.of, side
     if isinstance(side, Apply) and len(side.args) == 1:
         (inner,) = side.args
         if side.function == "len":
@@ -302,6 +315,21 @@ def _attribute(wish: _Wish, now: Any, env: Mapping[str, object], chance: Chance)
     if isinstance(now, tuple | list) and isinstance(wanted, tuple) and len(wanted) == len(now):
         return wanted
     return wanted if isinstance(now, str) and isinstance(wanted, str) else now
+
+
+def _set_part(dims: list[int], wish: _Wish, part: Slice, env: Mapping[str, object]) -> set[int]:
+    """Gives some dimensions in a row the sizes that a condition asks for; which they are."""
+    start = 0 if part.start is None else _known(part.start, env)
+    stop = len(dims) if part.stop is None else _known(part.stop, env)
+    wanted = _known(wish.value, env)
+    if wish.relation != "==" or not isinstance(start, int) or not isinstance(stop, int) or not _is_shape(wanted):
+        return set()
+    chosen = range(len(dims))[start:stop]
+    if len(chosen) != len(wanted) or any(size > _MOST_SIZE for size in wanted):
+        return set()
+    for i, size in zip(chosen, wanted, strict=True):
+        dims[i] = size
+    return set(chosen)
 
 
 def _real(relation: str, now: float, wanted: float, chance: Chance) -> float:

@@ -13,8 +13,8 @@ from eqsat.ops.sampling.node import Node
 _INT64 = ir.DataType.INT64
 
 
-def _first(node: Node, shape: Shape | None, least: int = 0) -> Shape:
-    found = node.draw(0, shape if shape is not None else node.chance.shape(least=least))
+def _first(node: Node, shape: Shape | None, least: int = 0, *, of_size: bool = False) -> Shape:
+    found = node.draw(0, shape if shape is not None else node.chance.shape(least=least), of_size=of_size)
     if len(found) < least:
         raise Rejected("too few dimensions")
     return found
@@ -40,6 +40,17 @@ def _regrouped(chance: Chance, shape: Shape) -> Shape:
     divisors = [d for d in range(1, size + 1) if size % d == 0]
     first = chance.one_of(divisors)
     return (first, size // first)
+
+
+def _of_rank(chance: Chance, shape: Shape, rank: int) -> Shape:
+    """As many elements in so many dimensions: neighbours become one, or there are more of size 1."""
+    found = list(shape)
+    while len(found) > max(rank, 1):
+        k = chance.number(0, len(found) - 2)
+        found[k : k + 2] = [found[k] * found[k + 1]]
+    while len(found) < rank:
+        found.insert(chance.number(0, len(found)), 1)
+    return tuple(found) if rank or math.prod(found) != 1 else ()
 
 
 def transpose(node: Node) -> None:
@@ -74,8 +85,14 @@ def reshape(node: Node) -> None:
     wish = node.shape
     shape = node.known(0)
     if shape is None:
-        shape = _first(node, _regrouped(chance, wish) if wish is not None else None)
-    target = wish if wish is not None and math.prod(wish) == math.prod(shape) else _regrouped(chance, shape)
+        shape = _first(node, _regrouped(chance, wish) if wish is not None else None, of_size=wish is not None)
+    size = math.prod(shape)
+    target = wish if wish is not None and math.prod(wish) == size else _regrouped(chance, shape)
+    if wish is not None and len(target) != len(wish):
+        target = _of_rank(chance, shape, len(wish))
+    asked = node.wished(target)
+    if math.prod(asked) == size:
+        target = asked
     if chance.happens(0.25) and wish is None:
         target = shape
     said = list(target)

@@ -70,16 +70,22 @@ class Node(Protocol):
         fill: Fill = "any",
         values: np.ndarray | list[int] | None = None,
         dtype: ir.DataType | None = None,
+        of_size: bool = False,
     ) -> Shape:
         """Draws an operand; all arguments are wishes. Returns the shape it has.
 
         Args:
             i: Its position.
             shape: Its shape.
+            of_size: Only the number of elements matters: the shape may be another one of as many.
             fill: The values that it must hold.
             values: Makes a leaf a constant of these contents.
             dtype: Its element type.
         """
+        ...
+
+    def wished(self, shape: Shape) -> Shape:
+        """The shape of the result as conditions ask for it, of what is known by now of the operands."""
         ...
 
     def dtype(self, i: int) -> ir.DataType:
