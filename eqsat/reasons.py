@@ -10,6 +10,7 @@ from typing import Any
 
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import GRACE, GUARD, within_bounds
+from eqsat.egraph.encode import constant_values
 from eqsat.egraph.judge import Judge
 from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, Place, Why, roots_of
@@ -310,7 +311,10 @@ def _require_node(search: Search, node: str) -> None:
 
 
 def _names(search: Search) -> Iterator[str]:
-    for own in search.model.graph:
+    """The names of all nodes and of their results; last those of nodes that are computed in advance."""
+    encoding = None if search.untouched else search.saturation.encoding
+    fixed = set() if encoding is None else {encoding.values[k] for k in constant_values(encoding)}
+    for own in sorted(search.model.graph, key=lambda own: fixed.issuperset(own.outputs)):
         yield from (name for name in (own.name, *(v.name for v in own.outputs)) if name)
     for _, inner in search.nested.searches:
         yield from _names(inner)

@@ -67,6 +67,8 @@ class Trait(Flag):
     """It fails only if the shapes of its operands do not fit together."""
     FINDS_ENDLESS = 1 << 26
     """Tells infinite or undefined elements from others."""
+    FIXED = 1 << 27
+    """The standard fixes each element of its result to the bit, where it does not leave it open."""
 
 
 NONE = Trait.NONE
@@ -97,3 +99,4 @@ LOOKS_UP = Trait.LOOKS_UP
 TOTAL = Trait.TOTAL
 FITS = Trait.FITS
 FINDS_ENDLESS = Trait.FINDS_ENDLESS
+FIXED = Trait.FIXED

@@ -19,6 +19,8 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.proofs.assumptions import ElementTranslation, elements_of
 from eqsat.proofs.terms import NotModelled, Term, walk
 from eqsat.rules import ast
@@ -32,45 +34,6 @@ MOST = 1 << 24
 _AT_ONCE = 1 << 16
 _WIDEST = 8
 """Bits of the elements whose values are tried."""
-_COMPUTED = frozenset(
-    (
-        "Abs",
-        "Add",
-        "And",
-        "BitShift",
-        "BitwiseAnd",
-        "BitwiseNot",
-        "BitwiseOr",
-        "BitwiseXor",
-        "Cast",
-        "Ceil",
-        "Clip",
-        "Div",
-        "Equal",
-        "Floor",
-        "Greater",
-        "GreaterOrEqual",
-        "Identity",
-        "IsNaN",
-        "Less",
-        "LessOrEqual",
-        "Max",
-        "Min",
-        "Mod",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Relu",
-        "Round",
-        "Sign",
-        "Sqrt",
-        "Sub",
-        "Where",
-        "Xor",
-    )
-)
-"""Operators on elements whose results the standard decides to the bit."""
 _TRIED: Mapping[str, tuple[int | str, ...]] = {"fmod": (0, 1), "direction": ("LEFT", "RIGHT")}
 """Attributes that a rule may leave open, with all their values."""
 _WITHOUT_EFFECT = ("saturate", "round_mode")
@@ -138,10 +101,14 @@ def _settings(*terms: Term) -> Iterator[dict[Hashable, int | str]]:
     """All values of the attributes that the rule leaves open, by what identifies them."""
     found: dict[Hashable, tuple[int | str, ...]] = {}
     for term in walk(*terms):
-        if term.op in _COMPUTED:
+        if _is_fixed(term):
             found |= {value: _TRIED[name] for name, value in term.data if name in _TRIED and isinstance(value, tuple)}
     for chosen in product(*found.values()):
         yield dict(zip(found, chosen, strict=True))
+
+
+def _is_fixed(term: Term) -> bool:
+    return has(OpKey("", term.op), Trait.FIXED)
 
 
 class _Computation:
@@ -169,7 +136,7 @@ class _Computation:
         return found, defined
 
     def _computed(self, term: Term) -> np.ndarray:
-        if term.op not in _COMPUTED:
+        if not _is_fixed(term):
             raise NotModelled(f"{term.op}: its values are not tried")
         args = self._operands(term)
         attributes = self._attributes(term)

@@ -117,6 +117,15 @@ def test_one_node() -> None:
         why("Relu(Tanh(x))", model=model, node="nothing alike")
 
 
+def test_the_models_own_nodes_are_named_before_folded_constants() -> None:
+    model = HEAD + (
+        "(float[4] x) => (float[4] b) <float one = {1}> { k1 = Neg(one) k2 = Abs(k1) k3 = Exp(k2) "
+        "a = Add(x, k3) b = Relu(a) }"
+    )
+    with pytest.raises(ModelError, match=r"names are `a`, `b`, `k1`, \.\.\."):
+        why("Relu(Tanh(x))", model=model, node="nothing alike")
+
+
 def test_bodies_of_control_flow() -> None:
     model = HEAD + (
         "(float[4] x, bool c) => (float[4] y) { s = Sigmoid(x) y = If (c) <then_branch = t () => (float[4] a) "

@@ -15,7 +15,17 @@ from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, OWN_ATTRIBUTES, POSITIVE, SELECTS, UNARY
+from eqsat.ops.traits import (
+    BENDS,
+    ELEMENTARY,
+    ELEMENTWISE,
+    FIXED,
+    KEEPS_FROM_ZERO,
+    OWN_ATTRIBUTES,
+    POSITIVE,
+    SELECTS,
+    UNARY,
+)
 
 
 def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -146,8 +156,8 @@ ENDINGS: Mapping[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS, quantization=Role(data=(0,), limits=True, keeps=True),
-    over_reals=reals.relu)
+declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS | FIXED,
+    quantization=Role(data=(0,), limits=True, keeps=True), over_reals=reals.relu)
 declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, over_reals=reals.leaky_relu)
 declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting,

@@ -22,6 +22,7 @@ from eqsat.ops.traits import (
     COMMUTATIVE,
     ELEMENTARY,
     ELEMENTWISE,
+    FIXED,
     KEEPS_FROM_ZERO,
     OWN_ATTRIBUTES,
     POLES,
@@ -130,47 +131,50 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES, checks=(attributes.mod, data.divide),
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED, checks=(attributes.mod, data.divide),
     sampling=sample.divide, undefined=undefined.division)
-declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES, sampling=sample.shift,
+declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES | FIXED, sampling=sample.shift,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
-declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
     macs=count.variadic, quantization=Role(keeps=True, selects=True))
-declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
     macs=count.variadic, quantization=Role(keeps=True, selects=True))
 declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, macs=count.variadic,
     quantization=COMPUTES, scale=scales.of_sum)
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
     over_reals=reals.mean)
-declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where,
+declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED, sampling=sample.where,
     bounds=bounds.selected)
-declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES,
+declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | FIXED,
     checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
-declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, quantization=COMPUTES,
-    scale=scales.of_sum, bounds=bounds.added)
-declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS | SIZES,
+declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES | FIXED,
+    quantization=COMPUTES, scale=scales.of_sum, bounds=bounds.added)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS | SIZES | FIXED,
     bounds=bounds.truths)
-declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE)
-declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE)
-declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE)
-declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO,
+declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE | FIXED)
+declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE | FIXED)
+declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE | FIXED)
+declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO | FIXED,
     checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
     scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
-declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths)
-declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS | SIZES,
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths, over_reals=reals.greater)
-declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES,
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths, over_reals=reals.greater_or_equal)
-declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS | SIZES, bounds=bounds.truths)
-declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES,
+declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths)
-declare("Mul", numpy=_since_broadcasting(np.multiply), traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO,
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED,
+    bounds=bounds.truths)
+declare("Mul", numpy=_since_broadcasting(np.multiply),
+    traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO | FIXED,
     quantization=COMPUTES, scale=scales.of_product, bounds=bounds.multiplied)
-declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE | SIZES, bounds=bounds.truths)
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE | SIZES | FIXED,
+    bounds=bounds.truths)
 declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO | SIZES,
     sampling=sample.power, quantization=Role(data=(0,), by_number=lambda n: n >= 1 and n.is_integer()))
-declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES, quantization=COMPUTES,
+declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES | FIXED, quantization=COMPUTES,
     scale=scales.of_sum, bounds=bounds.added)
-declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE | SIZES)
+declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE | SIZES | FIXED)

@@ -13,7 +13,7 @@ from eqsat.ops import normal, together, undefined
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTWISE, MOVES, REARRANGES, SELECTS, SIZES
+from eqsat.ops.traits import BENDS, ELEMENTWISE, FIXED, MOVES, REARRANGES, SELECTS, SIZES
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}
@@ -69,7 +69,8 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | REARRANGES,
+declare("Cast", numpy={6: cast_kernel, 1: cast_by_name},
+    traits=ELEMENTWISE | SELECTS | BENDS | SIZES | REARRANGES | FIXED,
     normal_form=(normal.saturation,), sampling=sample.cast, undefined=undefined.cast)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS | SIZES, normal_form=(normal.saturation,),
     undefined=undefined.cast, together=together.alone)

@@ -16,7 +16,7 @@ from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import BY_TYPE, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, REARRANGES, SIZES, TOTAL
+from eqsat.ops.traits import BY_TYPE, FIXED, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, REARRANGES, SIZES, TOTAL
 from eqsat.schema.types import TensorAttr
 
 
@@ -154,8 +154,8 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES | TOTAL, sampling=sample.identity,
-    quantization=MOVES_DATA, bounds=bounds.same)
+declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES | TOTAL | FIXED,
+    sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
