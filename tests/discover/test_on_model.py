@@ -110,7 +110,7 @@ def test_a_rule_holds_only_with_the_operator_before_it() -> None:
 
 @pytest.mark.slow
 def test_layers_that_repeat_are_one_rule_at_several_places() -> None:
-    x = y = eqsat.input("x", (4, 6))
+    y = eqsat.input("x", (4, 6))
     for k in range(3):
         y = op.Abs(op.Sigmoid(op.MatMul(y, weights(6, 6) + k)), name=f"layer{k}")
     found = of_model(eqsat.graph(y), [])

@@ -12,7 +12,11 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file
 
 HERE = Path(__file__).parent
-WRONG = [rule for name in ("plausible_wrong", "asked_wrong", "jumps_wrong") for rule in read_file(HERE / f"{name}.rules").rules]
+WRONG = [
+    rule
+    for name in ("plausible_wrong", "asked_wrong", "jumps_wrong")
+    for rule in read_file(HERE / f"{name}.rules").rules
+]
 TRUE = [rule for name in ("true", "asked_true", "jumps_true") for rule in read_file(HERE / f"{name}.rules").rules]
 
 
