@@ -137,7 +137,7 @@ class _Check:
     def _mood(self, number: int) -> Mood:
         if number % 2 == 1 and (self.rule.numerics.kind == "exact" or self.bitwise):
             return "special"
-        return "grid" if number % 4 == 2 else "plain"
+        return "grid" if self.pointed and number % 4 == 2 else "plain"
 
     # ---- one instance ---------------------------------------------------------------------------------
 
