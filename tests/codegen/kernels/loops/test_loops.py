@@ -32,9 +32,9 @@ SHORT = 45
 """Cases of each file that run by default."""
 NOT_IN_C = frozenset(
     {
-        "ConcatFromSequence", "NonZero", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
-        "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence",
-        "StringNormalizer", "Upsample", "ZipMap",
+        "CastMap", "ConcatFromSequence", "DictVectorizer", "NonZero", "Optional", "OptionalGetElement",
+        "OptionalHasElement", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+        "SequenceLength", "SplitToSequence", "StringNormalizer", "Upsample", "ZipMap",
     }
 )  # fmt: skip
 """Sequences, maps, optionals, strings, a result whose size depends on data, and what the pinned opset has not got."""
