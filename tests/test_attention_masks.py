@@ -41,6 +41,17 @@ MASKS = {
     "an input": ("mask = Identity(m)", "float[B, 1, S, S] m"),
     "a bias beside": ("a = Where(m, zero, lowest) mask = Add(a, bias)", "bool[B, 1, S, S] m, float[1, 4, S, S] bias"),
     "a constant bias beside": ("a = Where(m, zero, lowest) mask = Add(a, slopes)", "bool[B, 1, S, S] m"),
+    "a bias before": (
+        "biased = Add(scores, bias) mask = Where(m, zero, lowest) scored = Add(biased, mask)",
+        "bool[B, 1, S, S] m, float[1, 4, S, S] bias",
+    ),
+    "a constant bias before": (
+        "biased = Add(scores, slopes) mask = Where(m, zero, lowest) scored = Add(biased, mask)",
+        "bool[B, 1, S, S] m",
+    ),
+    "a choice of -inf": ("scored = Where(m, scores, infinite)", "bool[B, 1, S, S] m"),
+    "a choice of what is hidden": ("h = Not(m) scored = Where(h, infinite, scores)", "bool[B, 1, S, S] m"),
+    "a choice of the lowest number": ("scored = Where(m, scores, lowest)", "bool[B, 1, S, S] m"),
     "at least the lowest": ("l = Log(m) mask = Max(l, lowest)", "float[B, 1, S, S] m"),
     "a logarithm": ("mask = Log(m)", "float[B, 1, S, S] m"),
 }
@@ -56,6 +67,7 @@ LISTS = {"last": [1, 2], "heads": [0, 0, HEADS, FEATURES], "rows": [0, 0, WIDTH]
 def block(mask: str, guard: str) -> onnx.ModelProto:
     """The attention of a layer, as exporters write it."""
     written, declared = MASKS[mask]
+    written += "" if "scored" in written else " scored = Add(scores, mask)"
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
         layer (float[B, S, {WIDTH}] x, {declared}) => (float[B, S, {WIDTH}] y) {{
         q0 = MatMul(x, wq)  q1 = Reshape(q0, heads)  q = Transpose<perm = [0, 2, 1, 3]>(q1)
@@ -63,7 +75,7 @@ def block(mask: str, guard: str) -> onnx.ModelProto:
         v0 = MatMul(x, wv)  v1 = Reshape(v0, heads)  v = Transpose<perm = [0, 2, 1, 3]>(v1)
         products = MatMul(q, k)  c = Constant<value_float = 0.25>()  scores = Mul(products, c)
         {written}
-        scored = Add(scores, mask)  p = Softmax<axis = 3>(scored)
+        p = Softmax<axis = 3>(scored)
         {GUARDS[guard]}
         u = Transpose<perm = [0, 2, 1, 3]>(w)  y = Reshape(u, rows) }}""")
     constants: dict[str, np.ndarray] = {n: np.asarray(v, np.float32) for n, v in NUMBERS.items()}
@@ -93,7 +105,7 @@ def feeds(mask: str, batch: int, length: int) -> dict[str, np.ndarray]:
             found |= {"m": np.broadcast_to(causal, whole.shape), "n": kept}
         case _:
             found["m"] = whole
-    if mask == "a bias beside":
+    if mask in ("a bias beside", "a bias before"):
         found["bias"] = RNG.standard_normal((1, HEADS, length, length)).astype(np.float32)
     numpy_types = {"bool": bool, "int64": np.int64, "float": np.float32}
     first = MASKS[mask][1].partition("[")[0]
@@ -147,6 +159,12 @@ def test_a_choice_of_the_lowest_number_is_fused_as_it_stands(host: str, operator
         # The number is replaced in the choice, so that nothing is computed for it.
         assert kinds.count("Where") == 1
         assert "Equal" not in kinds
+
+
+@pytest.mark.parametrize("mask", ["a constant bias before", "a choice of -inf", "a choice of what is hidden"])
+@pytest.mark.parametrize("guard", GUARDS)
+def test_biases_and_choices_are_fused(mask: str, guard: str, tmp_path: Path) -> None:
+    assert "Attention" in check(mask, guard, "cpu", tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
