@@ -1,4 +1,4 @@
-"""Activations, softmax and norms written out, as frameworks without the operator do: one operator, in each type."""
+"""Operators written out, as frameworks without them do: activations, softmax, blocks of pixels, padding apart."""
 
 from __future__ import annotations
 
@@ -89,6 +89,94 @@ def run(model: bytes, x: np.ndarray) -> np.ndarray:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session: Any = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": x})[0]).astype(np.float64)
+
+
+def pixels(x: Any, shape: list[int], perm: list[int], result: list[int]) -> Any:
+    return op.Reshape(op.Transpose(op.Reshape(x, np.array(shape)), perm=perm), np.array(result))
+
+
+def padded(x: Any, value: float | None) -> Any:
+    widths = np.array([0, 0, 1, 0, 0, 0, 1, 2])
+    return op.Pad(x, widths) if value is None else op.Pad(x, widths, np.asarray(value, np.float32))
+
+
+POOL: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 1]}
+# The operator, the shape and the type of x, and what is written.
+MOVED: dict[str, tuple[str, tuple[int, ...], str, Callable[[Any], Any]]] = {
+    "pixel shuffle": (
+        "DepthToSpace",
+        (2, 12, 3, 5),
+        "float32",
+        lambda x: pixels(x, [2, 3, 2, 2, 3, 5], [0, 1, 4, 2, 5, 3], [2, 3, 6, 10]),
+    ),
+    "pixel shuffle of blocks": (
+        "DepthToSpace",
+        (1, 18, 4, 2),
+        "float64",
+        lambda x: pixels(x, [1, 3, 3, 2, 4, 2], [0, 3, 4, 1, 5, 2], [1, 2, 12, 6]),
+    ),
+    "pixels to channels": (
+        "SpaceToDepth",
+        (2, 3, 6, 4),
+        "float32",
+        lambda x: pixels(x, [2, 3, 3, 2, 2, 2], [0, 3, 5, 1, 2, 4], [2, 12, 3, 2]),
+    ),
+    "padding before a maximum": ("MaxPool", (1, 2, 7, 6), "float32", lambda x: op.MaxPool(padded(x, -np.inf), **POOL)),
+    "padding by the lowest number": (
+        "MaxPool",
+        (1, 2, 7, 6),
+        "float32",
+        lambda x: op.MaxPool(padded(x, float(np.finfo(np.float32).min)), **POOL),
+    ),
+    "padding before a mean": (
+        "AveragePool",
+        (1, 2, 7, 6),
+        "float32",
+        lambda x: op.AveragePool(padded(x, None), **POOL),
+    ),
+    "casts to a wider type and back": ("Relu", (3, 4), "float32", lambda x: op.Relu(op.Cast(op.Cast(x, to=11), to=1))),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_movement_and_padding(name: str, tmp_path: Path) -> None:
+    wanted, shape, dtype, write = MOVED[name]
+    graph = eqsat.graph(write(eqsat.input("x", shape, dtype)))
+    result = eqsat.optimize(graph)
+    assert [node.op.name for node in result.plan.nodes] == [wanted]
+    eqsat.save(graph, tmp_path / "in.onnx")
+    result.save(tmp_path / "out.onnx")
+    given = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    before = run((tmp_path / "in.onnx").read_bytes(), given)
+    for found in (run((tmp_path / "out.onnx").read_bytes(), given), result.run({"x": given})["output"]):
+        np.testing.assert_allclose(found, before, rtol=1e-6, atol=1e-6)
+
+
+# Alike, and something else.
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "channels in another order": lambda x: pixels(x, [2, 3, 2, 2, 4, 4], [0, 1, 5, 2, 4, 3], [2, 3, 8, 8]),
+    "blocks that are not square": lambda x: pixels(x, [2, 3, 4, 1, 4, 4], [0, 1, 4, 2, 5, 3], [2, 3, 16, 4]),
+    "padding by zeros before a maximum": lambda x: op.MaxPool(padded(x, 0.0), **POOL),
+    "padding by ones before a mean": lambda x: op.AveragePool(padded(x, 1.0), **POOL),
+    "padding as wide as the window": lambda x: op.MaxPool(
+        op.Pad(x, np.array([0, 0, 2, 2, 0, 0, 2, 2]), np.float32(-np.inf)), kernel_shape=[2, 2]
+    ),
+    "casts to a narrower type and back": lambda x: op.Cast(op.Cast(x, to=10), to=1),
+    "softmax over another axis": lambda x: op.Exp(x) / op.ReduceSum(op.Exp(x), np.array([1, 2]), keepdims=1),
+    "slopes that enlarge": lambda x: op.Relu(x) - np.ones((3, 1, 1, 1, 1), np.float32) * op.Relu(-x),
+    "a sixth that is none": lambda x: x * op.Clip(x + np.float32(3), np.float32(0), np.float32(6)) * np.float32(0.166),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_alike_keeps_its_values(name: str) -> None:
+    graph = eqsat.graph(OTHERS[name](eqsat.input("x", (2, 12, 4, 4))))
+    result = eqsat.optimize(graph)
+    new = {"DepthToSpace", "SpaceToDepth", "Softmax", "PRelu", "HardSwish"} & {n.op.name for n in result.plan.nodes}
+    assert not new
+    given = {"x": np.random.default_rng(0).standard_normal((2, 12, 4, 4)).astype(np.float32)}
+    (wanted,), (found,) = eqsat.run(graph, given).values(), result.run(given).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
