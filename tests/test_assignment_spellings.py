@@ -7,6 +7,8 @@ between two transpositions (torch's newer exporter), or slices that are joined (
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -85,22 +87,22 @@ def test_an_assignment_has_one_cost(shape: tuple[int, ...], axis: int, start: in
 @pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize(("shape", "axis", "start", "size"), CASES)
 def test_what_was_assigned_is_read_back(
-    spell: object, shape: tuple[int, ...], axis: int, start: int, size: int
+    spell: Callable[..., Any], shape: tuple[int, ...], axis: int, start: int, size: int
 ) -> None:
     x, y = eqsat.input("x", shape), eqsat.input("y", (*shape[:axis], size, *shape[axis + 1 :]))
-    assigned = spell(x, shape, op.Relu(y), axis, start, size)  # type: ignore[operator]
+    assigned = spell(x, shape, op.Relu(y), axis, start, size)
     assert _optimized(op.Sigmoid(_part(assigned, axis, start, start + size)))[0] == {"Relu": 1, "Sigmoid": 1}
 
 
 @pytest.mark.parametrize("spell", SPELLINGS)
-def test_an_assignment_everywhere_is_the_update(spell: object) -> None:
+def test_an_assignment_everywhere_is_the_update(spell: Callable[..., Any]) -> None:
     x, y = eqsat.input("x", (3, 4)), eqsat.input("y", (3, 4))
-    kinds, _ = _optimized(op.Relu(spell(x, (3, 4), y, 1, 0, 4)), op.Neg(x))  # type: ignore[operator]
+    kinds, _ = _optimized(op.Relu(spell(x, (3, 4), y, 1, 0, 4)), op.Neg(x))
     assert kinds == {"Relu": 1, "Neg": 1}
 
 
 @pytest.mark.parametrize("spell", SPELLINGS)
-def test_a_detection_head_that_is_decoded_in_place(spell: object) -> None:
+def test_a_detection_head_that_is_decoded_in_place(spell: Callable[..., Any]) -> None:
     """Centres and sizes of boxes are assigned in turn, as in older heads; newer ones join the three parts."""
     shape = (1, 3, 5, 5, 9)
     x = eqsat.input("x", shape)
@@ -109,8 +111,8 @@ def test_a_detection_head_that_is_decoded_in_place(spell: object) -> None:
     twice = np.float32(2)
     centres = _part(y, 4, 0, 2) * twice + grid
     sizes = _part(y, 4, 2, 4) * twice * anchors
-    assigned = spell(y, shape, centres, 4, 0, 2)  # type: ignore[operator]
-    assigned = spell(assigned, shape, _part(assigned, 4, 2, 4) * twice * anchors, 4, 2, 2)  # type: ignore[operator]
+    assigned = spell(y, shape, centres, 4, 0, 2)
+    assigned = spell(assigned, shape, _part(assigned, 4, 2, 4) * twice * anchors, 4, 2, 2)
     joined = _optimized(op.Concat(centres, sizes, _part(y, 4, 4, 9), axis=4))
     assert _optimized(assigned)[1] <= joined[1] * (1 + 1e-9)
 

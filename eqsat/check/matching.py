@@ -29,18 +29,23 @@ def unmatched(targets: Iterable[Target]) -> Iterator[str]:
     Those that are written as operators are left out: they are checked as rules.
     """
     for target in targets:
-        for composite in target.composites:
-            if composite.written is None and not is_shipped(target.place.file):
-                never = impossible(expand(composite.patterns), [condition.expr for condition in composite.where])
-                if never is not None:
-                    yield f"{never[0]}: {never[1]}: the composite `{composite.name}` never matches"
-                    continue
-                why = _why_none(target, composite)
-                if why:
-                    yield (
-                        f"{short_place(composite.place)}: `{composite.name}` may never match: of its pattern, "
-                        f"no instance was found in {ATTEMPTS:,} attempts: {why}"
-                    )
+        with declared(target.operators):
+            for composite in target.composites:
+                if composite.written is None and not is_shipped(target.place.file):
+                    yield from _doubts(target, composite)
+
+
+def _doubts(target: Target, composite: Composite) -> Iterator[str]:
+    never = impossible(expand(composite.patterns), [condition.expr for condition in composite.where])
+    if never is not None:
+        yield f"{never[0]}: {never[1]}: the composite `{composite.name}` never matches"
+        return
+    why = _why_none(target, composite)
+    if why:
+        yield (
+            f"{short_place(composite.place)}: `{composite.name}` may never match: of its pattern, "
+            f"no instance was found in {ATTEMPTS:,} attempts: {why}"
+        )
 
 
 def _why_none(target: Target, composite: Composite) -> str:
@@ -57,15 +62,14 @@ def _why_none(target: Target, composite: Composite) -> str:
         target.operators,
     )
     reasons: Counter[str] = Counter()
-    with declared(rule.operators):
-        drawings = [Drawing(rule, clause, pointed=True) for clause in expand(rule.left)]
-        for attempt in range(ATTEMPTS):
-            chance = Chance(zlib.crc32(rule.name.encode()), attempt)
-            try:
-                draw(drawings[attempt % len(drawings)], chance)
-            except Exception as error:  # operators of users are among what is drawn
-                reasons[reason(error).splitlines()[0]] += 1
-            else:
-                return ""
+    drawings = [Drawing(rule, clause, pointed=True) for clause in expand(rule.left)]
+    for attempt in range(ATTEMPTS):
+        chance = Chance(zlib.crc32(rule.name.encode()), attempt)
+        try:
+            draw(drawings[attempt % len(drawings)], chance)
+        except Exception as error:  # operators of users are among what is drawn
+            reasons[reason(error).splitlines()[0]] += 1
+        else:
+            return ""
     (text, _), *_ = reasons.most_common(1)
     return text

@@ -268,7 +268,7 @@ def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs:
 
 
 def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
-    problem = _fault_of_reference(op, attrs, inputs)
+    problem = fault_of_reference(op, attrs, inputs)
     if problem:
         raise Failed(f"the reference is wrong {problem}")
     from eqsat.ops.reference import ReferenceNode
@@ -280,7 +280,7 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
         return node(inputs[:own_inputs], dict(zip(names, inputs[own_inputs:], strict=True)))
 
 
-def _fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
+def fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
     """Where the reference of onnx 1.23 does not follow the standard; empty if it does."""
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
         return "for groups"

@@ -6,7 +6,7 @@ of the input lies in a class, and if both programs compute a class their values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -208,15 +208,20 @@ class Programs:
         drawn, before the constant is written or added.
         """
         found: dict[int, int] = {}
+
+        def hide(values: Iterable[int], steps: int) -> None:
+            for k in values:
+                found[self.classes[k]] = min(steps, found.get(self.classes[k], steps))
+
         for i, node in enumerate(self.nodes):
             if has(node.constructor.op, Trait.FINDS_ENDLESS):
-                found.update({self.classes[o]: MOST_HIDING for o in self.reads(i)})
+                hide(self.reads(i), MOST_HIDING)
             if not any(has(node.constructor.op, trait) for trait in KEEPS_HIDDEN):
                 continue
             steps = [found.get(self.classes[o], 0 if self._hides(o) else MOST_HIDING) for o in self.reads(i)]
             at = min(steps, default=MOST_HIDING) + 1
             if at <= MOST_HIDING:
-                found.update({self.classes[k]: at for k in node.results if self.dynamic[k]})
+                hide((k for k in node.results if self.dynamic[k]), at)
         return set(found)
 
     def _hides(self, k: int) -> bool:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,10 +179,10 @@ def test_deep_networks_of_equal_layers_cost_a_constant(monkeypatch: pytest.Monke
     searched = 0
     one = PartwiseSearch._searched
 
-    def counted(search: PartwiseSearch, *arguments: object) -> object:
+    def counted(search: PartwiseSearch, *arguments: Any) -> object:
         nonlocal searched
         searched += 1
-        return one(search, *arguments)  # type: ignore[arg-type]
+        return one(search, *arguments)
 
     monkeypatch.setattr(PartwiseSearch, "_searched", counted)
     counts, costs = {}, {}

@@ -141,6 +141,17 @@ def test_what_no_element_type_matches_is_warned_of(text: str, message: str) -> N
     assert f":{6 + text.count(chr(10))}:{len(line) + 1}: " in found
 
 
+def test_conditions_on_operators_of_ones_own_are_warned_of() -> None:
+    declared = read_text(
+        "operator acme.Gate(x: float32) = x * Sigmoid(x)\n"
+        "target t\n    peak float32 = 1\n    bandwidth = 1, launch = 1\n    link bandwidth = 1, latency = 1\n"
+        "    composite c : exact\n        acme.Gate(x)\n        where x.dtype == float16\n"
+        "    composite d : exact\n        acme.Gate(Relu(x))\n        where x.dtype == float32\n"
+    ).targets
+    (found,) = unmatched(declared)
+    assert found.endswith("`x` is never float16, only float32: the composite `c` never matches")
+
+
 def test_types_that_one_alternative_has_are_enough() -> None:
     assert composite("Relu(x) | Abs(x)\n        where x.dtype == uint8").results == ("",)
     assert composite("Relu(x)\n        where x.dtype in (int8, uint8)").results == ("",)

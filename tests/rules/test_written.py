@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -97,8 +99,8 @@ def test_of_an_accelerator_within_its_region(tmp_path: object) -> None:
         np.testing.assert_allclose(next(iter(found.values())), next(iter(eqsat.run(model, feed).values())), rtol=1e-4)
 
 
-def test_an_operator_of_a_users_domain(tmp_path: object) -> None:
-    (tmp_path / "own.target").write_text(  # type: ignore[attr-defined]
+def test_an_operator_of_a_users_domain(tmp_path: Path) -> None:
+    (tmp_path / "own.target").write_text(
         "operator acme.Twice(x: floats) = x + x\n" + HEAD + "        x * 2\n        as acme.Twice(x)\n", "utf-8"
     )
     x = eqsat.input("x", (3, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,10 +105,10 @@ def test_launches_are_settled_without_starting_over(monkeypatch: pytest.MonkeyPa
         trees += 1
         return run(tree)
 
-    def counted(program: Program, *arguments: object, **options: object) -> object:
+    def counted(program: Program, *arguments: Any, **options: Any) -> object:
         nonlocal others
         others += 1
-        return integer(program, *arguments, **options)  # type: ignore[arg-type]
+        return integer(program, *arguments, **options)
 
     monkeypatch.setattr(Tree, "run", watched)
     monkeypatch.setattr("eqsat.extract.milp.search.Program.integer", counted)
