@@ -17,7 +17,7 @@ from eqsat.equivalence.tensors import Partition
 from eqsat.ops.properties import is_commutative
 
 FOLDED = "computed constants"
-ROUNDED = "computed constants, up to rounding"
+ROUNDED = "constants, up to rounding"
 CONGRUENT = "equal operands"
 
 
@@ -26,12 +26,13 @@ class Closure:
 
     Args:
         unions: Of a saturation that records its matches.
+        rounded: Whether constants count as equal that differ by rounding.
     """
 
-    def __init__(self, unions: Unions) -> None:
+    def __init__(self, unions: Unions, *, rounded: bool = True) -> None:
         self.unions = unions
         self.snapshot = unions.snapshot
-        self.constants = Constants(self.snapshot)
+        self.constants = Constants(self.snapshot, rounded=rounded)
         self._classes = Partition(len(self.snapshot.classes))
         self._across: dict[int, list[tuple[int, Edge]]] = {}
         while self._round():

@@ -6,35 +6,47 @@ which two constants remain that only arithmetic can compare. They count as equal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
+from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
-from eqsat.ops.wide import FLOATS, wide_values, widen
+from eqsat.ops.scales import Wide
+from eqsat.ops.wide import FLOATS, evaluate_wide, widen
 from eqsat.schema.types import GraphAttr, TensorType
 
 MOST_ELEMENTS = 1 << 26
 """Constants with more elements are equal only if they are one."""
 STEPS = 16
-"""Units in the last place of each element by which equal constants may differ: as many roundings as folding an operator
-takes."""
+"""Units in the last place by which elements of equal constants may differ, as many roundings as folding an operator
+takes. They are those of the terms that an element was computed from (:mod:`eqsat.ops.wide`); of a number that a model
+contains, its own."""
+LEAST_SCALE = 1 / 4
+"""Of the terms of an element that a rule has computed, beside the greatest element: only the result is kept."""
 SAMPLE = 64
 """Elements that are compared first."""
-SCALE_STEPS = 4
-"""Units in the last place of the greatest element, for sums."""
 
 
 class Constants:
-    """The values of the constant classes of a snapshot, computed when they are needed."""
+    """The values of the constant classes of a snapshot, computed when they are needed.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    Args:
+        rounded: Whether constants count as equal that differ by rounding. If not, each is computed in its own type, and
+            equal constants have equal bits.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, rounded: bool = True) -> None:
         self.snapshot = snapshot
-        self._values: dict[int, np.ndarray | None] = {}
+        self.rounded = rounded
+        self._given = {eclass for value, eclass in snapshot.refs.items() if value.is_initializer()}
+        self._values: dict[int, Wide | None] = {}
         self._first: dict[int, int] = {}
         self._distinct: dict[TensorType, list[int]] = {}
-        self._reach: dict[int, float] = {}
 
     def first(self, eclass: int) -> int:
         """The class that stands for all constants of this value."""
@@ -46,11 +58,7 @@ class Constants:
         """Whether the class equals the one that stands for it only up to rounding."""
         first = self.first(eclass)
         a, b = self._values.get(eclass), self._values.get(first)
-        kind = self.snapshot.types[eclass]
-        if first == eclass or a is None or b is None or kind is None:
-            return False
-        narrow = kind.dtype.numpy()
-        return not np.array_equal(a.astype(narrow), b.astype(narrow), equal_nan=narrow.kind == "f")
+        return first != eclass and a is not None and b is not None and not _same_bits(a.rounded(), b.rounded())
 
     def _find(self, eclass: int) -> int:
         kind = self.snapshot.types[eclass]
@@ -58,18 +66,16 @@ class Constants:
         if kind is None or value is None:
             return eclass
         known = self._distinct.setdefault(kind, [])
-        with np.errstate(all="ignore"):
-            self._reach[eclass] = float(np.max(np.abs(value), where=np.isfinite(value), initial=0.0))
         for other in known:
             there = self._values[other]
             assert there is not None
-            if _same(value, there, kind, max(self._reach[eclass], self._reach[other])):
+            if _same(value, there) if self.rounded else _same_bits(value.values, there.values):
                 return other
         known.append(eclass)
         return eclass
 
-    def value(self, eclass: int) -> np.ndarray | None:
-        """In a wider type; None if it cannot be computed."""
+    def value(self, eclass: int) -> Wide | None:
+        """In a wider type if constants may be rounded; None if it cannot be computed."""
         if eclass not in self._values:
             # A class that is needed for its own value has another e-node.
             self._values[eclass] = None
@@ -78,9 +84,12 @@ class Constants:
         return self._values[eclass]
 
     def _members(self, eclass: int) -> list[ENode]:
-        """E-nodes that can be computed; those of the models come first, because they have no cycles."""
+        """E-nodes that can be computed. Those of the models come first, because they have no cycles; constants that
+        rules computed come last, because nobody knows their terms.
+        """
         nodes = [self.snapshot.nodes[n] for n in self.snapshot.classes[eclass]]
-        return sorted((n for n in nodes if self._is_fixed(n)), key=lambda n: (n.kind != "const", n.rule))
+        last = eclass not in self._given
+        return sorted((n for n in nodes if self._is_fixed(n)), key=lambda n: ((n.kind == "const") == last, n.rule))
 
     def _is_fixed(self, node: ENode) -> bool:
         if node.kind not in ("const", "op", "part") or any(isinstance(v, GraphAttr) for _, v in node.attrs):
@@ -89,14 +98,17 @@ class Constants:
             return False
         return all(c is None or self.snapshot.constant[c] for c in node.children)
 
-    def _compute(self, node: ENode) -> np.ndarray | None:
+    def _compute(self, node: ENode) -> Wide | None:
         kind = self.snapshot.types[node.eclass]
         if node.kind == "const":
             constant = self.snapshot.tables.constants[node.number]
             array = constant.numpy()
             if array is None or constant.type is None:
                 return None
-            return np.asarray(widen(array, constant.type.dtype, constant.residue).values)
+            if not self.rounded:
+                return Wide(constant.type.dtype, array)
+            wide = widen(array, constant.type.dtype, constant.residue)
+            return wide if node.eclass in self._given else _computed(wide)
         if node.kind == "op":
             return self._result(node, 0, [kind])
         assert node.children[0] is not None
@@ -107,37 +119,54 @@ class Constants:
                 return found
         return None
 
-    def _result(self, node: ENode, number: int, kinds: list[TensorType | None]) -> np.ndarray | None:
+    def _result(self, node: ENode, number: int, kinds: Sequence[TensorType | None]) -> Wide | None:
         operands = [None if c is None else self.value(c) for c in node.children]
-        if any(c is not None and operand is None for c, operand in zip(node.children, operands, strict=True)):
+        kind = kinds[number]
+        if any(c is not None and o is None for c, o in zip(node.children, operands, strict=True)) or kind is None:
             return None
         try:
             with np.errstate(all="ignore"):
-                found = wide_values(node.op, node.attrs, operands, kinds)[number]
+                if self.rounded:
+                    return evaluate_wide(node.op, node.attrs, operands, kinds)[number]
+                arrays = [None if o is None else o.values for o in operands]
+                found = evaluate(node.op, node.attrs, arrays, len(kinds))[number]
         except EqsatError:
             return None
-        return None if found is None else np.asarray(found)
+        return None if found is None else Wide(kind.dtype, np.asarray(found))
 
 
-def _same(a: np.ndarray, b: np.ndarray, kind: TensorType, greatest: float) -> bool:
-    """Whether two constants are equal up to rounding.
-
-    Args:
-        greatest: The greatest finite magnitude in both.
-    """
-    if a.shape != b.shape:
-        return False
-    step = a.size // SAMPLE
-    # Few elements tell most constants apart.
-    parts = [(a.ravel()[::step], b.ravel()[::step])] if step > 1 else []
-    return all(_same_elements(x, y, kind, greatest) for x, y in (*parts, (a, b)))
+def _computed(constant: Wide) -> Wide:
+    """A constant whose terms are not known."""
+    if constant.scale is None:
+        return constant
+    greatest = np.max(np.abs(constant.values), where=np.isfinite(constant.values), initial=0.0)
+    return replace(constant, scale=np.maximum(constant.scale, LEAST_SCALE * greatest))
 
 
-def _same_elements(a: np.ndarray, b: np.ndarray, kind: TensorType, greatest: float) -> bool:
-    if kind.dtype not in FLOATS:
+def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays of one type are equal to the bit; all NaN are one number."""
+    if a.dtype.kind not in "fcV":
         return bool(np.array_equal(a, b))
-    eps = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
+    if a.shape != b.shape or not np.array_equal(a, b, equal_nan=True):
+        return False
+    return bool((np.signbit(a) == np.signbit(b))[~np.isnan(a)].all()) if a.dtype.kind == "f" else True
+
+
+def _same(a: Wide, b: Wide) -> bool:
+    """Whether two constants are equal up to rounding."""
+    if a.values.shape != b.values.shape:
+        return False
+    step = a.values.size // SAMPLE
+    # Few elements tell most constants apart.
+    return (step <= 1 or _same_elements(a, b, step)) and _same_elements(a, b, 1)
+
+
+def _same_elements(a: Wide, b: Wide, step: int) -> bool:
+    x, y = a.values.ravel()[::step], b.values.ravel()[::step]
+    if a.dtype not in FLOATS or a.scale is None or b.scale is None:
+        return bool(np.array_equal(x, y))
+    reach = STEPS * float(ml_dtypes.finfo(a.dtype.numpy()).eps)
     with np.errstate(all="ignore"):
-        reach = STEPS * eps * np.maximum(np.abs(a), np.abs(b)) + SCALE_STEPS * eps * greatest
-        same = (np.abs(a - b) <= reach) | (a == b) | (np.isnan(a) & np.isnan(b))
-    return bool(same.all())
+        scale = np.maximum(a.scale.ravel()[::step], b.scale.ravel()[::step])
+        close = np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= reach * scale)
+        return bool((close | (x == y) | (np.isnan(x) & np.isnan(y))).all())

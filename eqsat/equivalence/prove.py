@@ -18,7 +18,7 @@ from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.equivalence.candidates import Group
-from eqsat.equivalence.closure import Closure
+from eqsat.equivalence.closure import ROUNDED, Closure
 from eqsat.equivalence.piece import Cutter, Goal, Pieces
 from eqsat.equivalence.tensors import Tensors
 from eqsat.rules.ast import Rule
@@ -291,9 +291,9 @@ class Prover:
         for names in (steps, steps | below):
             rules = [rule for rule in self.rules if rule.name in names]
             again = self._saturated(pieces, rules, DEPTH)
-            if all(again.same(a.value, b.value) for a, b in found):
-                return frozenset(names)
-        return steps | below | applied
+            if _holds(again, found):
+                return frozenset(names) if _holds(Closure(again.unions, rounded=False), found) else names | {ROUNDED}
+        return steps | below | applied | {ROUNDED}
 
     def _conclude(self) -> None:
         """Joins the tensors of all claims whose needs are joined."""
@@ -308,6 +308,10 @@ class Prover:
                         self.proof.steps.append(JoinedPair(claim.left, claim.right, claim.rules))
                         self.proof.used |= claim.used
                         again = True
+
+
+def _holds(closure: Closure, found: Sequence[tuple[Goal, Goal]]) -> bool:
+    return all(closure.same(a.value, b.value) for a, b in found)
 
 
 def _equal(pieces: Pieces, closure: Closure) -> list[tuple[Goal, Goal]]:

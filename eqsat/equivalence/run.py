@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -39,6 +40,8 @@ TRACED = 2
 """Inputs on which all tensors are looked at."""
 SCALES: tuple[tuple[float, ...], ...] = ((1.0,), (8.0,), (), (0.1,), (30.0,))
 """Factors of the numbers that are drawn, by input; where there is none, the models' own numbers."""
+NEAR = 1 / 4
+"""Share of the numbers of such an input that are at the models' own, or between two of them."""
 MOST_SCALE = 1e6
 """Greater numbers in a model, such as those that hide positions, are not thresholds of inputs."""
 
@@ -140,7 +143,7 @@ def _drawn(both: Joined, count: int, seed: int) -> tuple[list[Inputs], list[str]
     """Inputs of several sizes and magnitudes, as far as they can be drawn."""
     found: list[Inputs] = []
     model, sizes = both.first.model, list(sizes_of(both.first.sizes))
-    reach = [scale for scale in _constants(both) if 1 < scale < MOST_SCALE]
+    numbers = [number for number in _constants(both) if number < MOST_SCALE]
     for i in range(count):
         try:
             arrays = complete_inputs(model, dims=sizes[i % len(sizes)], seed=seed + i)
@@ -148,7 +151,9 @@ def _drawn(both: Joined, count: int, seed: int) -> tuple[list[Inputs], list[str]
             return found, [f"no inputs were drawn: {error.requirement}"]
         scales = SCALES[i % len(SCALES)]
         rng = np.random.default_rng([seed, i])
-        found.append({name: _scaled(array, scales or (1.0, *reach), rng) for name, array in arrays.items()})
+        near = () if scales else _thresholds(numbers)
+        scales = scales or (1.0, *(2 * number for number in numbers if 2 * number > 1))
+        found.append({name: _scaled(array, scales, near, rng) for name, array in arrays.items()})
     return found, []
 
 
@@ -159,18 +164,31 @@ def _constants(both: Joined) -> list[float]:
         for value in model.graph.initializers.values():
             tensor = value.const_value
             if tensor is not None and tensor.size == 1 and tensor.dtype.is_floating_point():
-                numbers.add(2 * abs(float(tensor.numpy().reshape(()))))
+                numbers.add(abs(float(tensor.numpy().reshape(()))))
     return sorted(numbers)
 
 
-def _scaled(array: Any, scales: Sequence[float], rng: np.random.Generator) -> Any:
-    """Floating-point numbers times a factor, which is drawn for each where there are several."""
+def _thresholds(numbers: Sequence[float]) -> Sequence[float]:
+    """These numbers, and those halfway between two neighbours, where a threshold that moved shows; of both signs."""
+    found = {*numbers, *((a + b) / 2 for a, b in itertools.pairwise(numbers))}
+    return sorted({sign * number for number in found for sign in (1, -1)})
+
+
+def _scaled(array: Any, scales: Sequence[float], near: Sequence[float], rng: np.random.Generator) -> Any:
+    """Floating-point numbers times a factor, which is drawn for each where there are several.
+
+    Args:
+        near: Numbers that a share of them becomes.
+    """
     if not isinstance(array, np.ndarray) or array.dtype.kind in "biuOUS":
         return array
     if is_integer(array.dtype):
         return array
     factors = rng.choice(np.asarray(scales), array.shape) if len(scales) > 1 else scales[0]
-    return (array.astype(np.float64) * factors).astype(array.dtype)
+    drawn = array.astype(np.float64) * factors
+    if near:
+        drawn = np.where(rng.random(array.shape) < NEAR, rng.choice(np.asarray(near), array.shape), drawn)
+    return drawn.astype(array.dtype)
 
 
 def _for_second(both: Joined, arrays: Mapping[str, Any]) -> Inputs:

@@ -220,6 +220,60 @@ def test_a_weight_that_changed_by_less_than_the_tolerance_is_not_proven() -> Non
     assert "operand 1" in found.places[0].reason
 
 
+def scaled(number: str, rest: str = "y = Relu(z)", extra: str = "") -> str:
+    return text(f"k = Constant<value = float {{{number}}}>() {extra} z = Mul(x, k) {rest}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (scaled("0.1"), scaled("0.1"), "equal to the bit"),
+        # Neighbouring floats, on their own and where the piece between two cuts has more than one operator.
+        (scaled("0.1"), scaled("0.10000001"), "equal up to rounding"),
+        (scaled("0.1", "y = Transpose(z)"), scaled("0.10000001", "y = Transpose(z)"), "equal up to rounding"),
+        (
+            text("y = Constant<value_floats = [0.1, 0.2]>()", outputs="float[2] y"),
+            text("y = Constant<value_floats = [0.10000001, 0.2]>()", outputs="float[2] y"),
+            "equal up to rounding",
+        ),
+        (
+            scaled("0.25"),
+            scaled("0.5", extra="h = Constant<value = float {0.5}>() k = Mul(q, h)").replace(
+                "k = Constant", "q = Constant"
+            ),
+            "equal to the bit",
+        ),
+        # A number beside a larger one is not known less precisely.
+        (
+            scaled("1.0").replace("float {1.0}", "float[4] {1, 0.00000001, 1, 1}"),
+            scaled("1.0").replace("float {1.0}", "float[4] {1, 0, 1, 1}"),
+            "equal on 3 inputs, not proven",
+        ),
+    ],
+)
+def test_how_equal_constants_are_is_said(a: str, b: str, expected: str) -> None:
+    for first, second in ((a, b), (b, a)):
+        assert str(eqsat.prove(first, second)) == expected
+
+
+@pytest.mark.parametrize("number", ["-10000.0", "-1000000000.0", "inf"])
+def test_infinity_is_no_other_number(number: str) -> None:
+    """A row that is hidden altogether is NaN with one, and the mean with the other."""
+    a, b = (
+        text(f"m = Constant<value = float {{{n}}}>() w = Where(b, x, m) y = Softmax(w)", "float[N, 4] x, bool[N, 4] b")
+        for n in ("-inf", number)
+    )
+    assert eqsat.prove(a, b).verdict != "equal"
+
+
+def test_a_threshold_that_moved_a_little_shows() -> None:
+    a, b = (
+        text(f"l = Constant<value = float {{0}}>() h = Constant<value = float {{{h}}}>() y = Clip(x, l, h)")
+        for h in (6, 6.01)
+    )
+    assert eqsat.prove(a, b).verdict == "different"
+
+
 def test_values_that_are_equal_by_chance_prove_nothing() -> None:
     # All inputs that are drawn are far from the limit.
     a, b = text("y = Relu(x)"), text("l = Constant<value_float = 10000000.0>() \n r = Relu(x) \n y = Min(r, l)")

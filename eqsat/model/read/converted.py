@@ -3,7 +3,7 @@
 The converter writes attributes that became inputs (the bounds of Clip, the value of Pad) as float32, whatever the type
 of the tensor next to them. If it has no use for such an attribute (the value of a Pad that mirrors), it leaves it on
 the node. It reshapes operators that were computed on a matrix (Softmax before opset 13) there and back, and loses sizes
-of 0.
+of 0; of these it forgets Hardmax. It does not say where a Resize older than opset 11 samples.
 """
 
 from __future__ import annotations
@@ -80,6 +80,44 @@ def keep_empty(model: onnx.ModelProto, results: set[Place]) -> None:
         for node in graph.node:
             if node.op_type == "Reshape" and (*where, node.output[0]) in results:
                 node.attribute.append(helper.make_attribute("allowzero", 1))
+
+
+def hidden_hardmax(model: onnx.ModelProto) -> set[Place]:
+    """Makes each Hardmax a Softmax, which the converter treats rightly, and returns their results."""
+    found: set[Place] = set()
+    for where, graph in _graphs(model.graph):
+        for node in graph.node:
+            if node.op_type == "Hardmax" and not node.domain:
+                node.op_type = "Softmax"
+                found.add((*where, node.output[0]))
+    return found
+
+
+def restore_hardmax(model: onnx.ModelProto, results: set[Place]) -> None:
+    """Undoes that, also where the operator has become one on a matrix."""
+    for where, graph in _graphs(model.graph) if results else ():
+        makers = {o: node for node in graph.node for o in node.output}
+        for node in graph.node:
+            if (*where, *node.output[:1]) in results:
+                inner = node if node.op_type == "Softmax" else makers[node.input[0]]
+                inner.op_type = "Hardmax"
+
+
+def give_coordinates(graph: onnx.GraphProto) -> None:
+    """Says where a Resize samples that is older than opset 11: at multiples of its step, and between two neighbours at
+    the lower one, or the upper one if it makes tensors smaller (as ONNX's own tests of that opset do).
+    """
+    for _, here in _graphs(graph):
+        constants = {t.name: t for t in here.initializer}
+        for node in here.node:
+            if node.op_type == "Constant" and not node.domain:
+                constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
+            if node.op_type != "Resize" or node.domain:
+                continue
+            scales = constants.get(node.input[2]) if len(node.input) > 2 else None
+            shrinks = scales is not None and bool((numpy_helper.to_array(scales) <= 1).all())
+            node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+            node.attribute.append(helper.make_attribute("nearest_mode", "ceil" if shrinks else "floor"))
 
 
 def _graphs(graph: onnx.GraphProto, where: Place = ()) -> Iterator[tuple[Place, onnx.GraphProto]]:

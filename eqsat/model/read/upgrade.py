@@ -14,7 +14,17 @@ import onnx
 from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
-from eqsat.model.read.converted import drop_leftovers, element_types, flattened, give_types, keep_empty, needs_types
+from eqsat.model.read.converted import (
+    drop_leftovers,
+    element_types,
+    flattened,
+    give_coordinates,
+    give_types,
+    hidden_hardmax,
+    keep_empty,
+    needs_types,
+    restore_hardmax,
+)
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
 from eqsat.schema.metadata import PREFIX
@@ -110,6 +120,7 @@ def inline_foreign(source: Source) -> None:
     if not foreign:
         return
     _check_function_opsets(source, foreign)
+    _give_defaults(model)
     for function in foreign:
         _move_up(function, opset_of(model))
     try:
@@ -125,6 +136,15 @@ def inline_foreign(source: Source) -> None:
     used = {op.domain for op in _operators(source.proto)}
     kept = [e for e in source.proto.opset_import if e.domain in used or e.domain not in gone]
     _replace(source.proto.opset_import, kept)
+
+
+def _give_defaults(model: onnx.ModelProto) -> None:
+    """Writes attributes that calls leave out and functions have defaults for: the inliner does not know these."""
+    defaults = {(f.domain, f.name, f.overload): f.attribute_proto for f in model.functions if f.attribute_proto}
+    for node in _nodes(model) if defaults else ():
+        given = {a.name for a in node.attribute}
+        known = defaults.get((node.domain, node.op_type, node.overload), ())
+        node.attribute.extend(default for default in known if default.name not in given)
 
 
 def _move_up(function: onnx.FunctionProto, version: int) -> None:
@@ -191,9 +211,11 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
         _spread_slopes(source.proto)
     types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}
     on_matrices = flattened(source.proto) if version < 13 else set()
+    hidden = hidden_hardmax(source.proto) if version < 13 <= target else set()
     try:
         converted = version_converter.convert_version(source.proto, target)
     except Exception as error:  # whatever the C++ side throws
+        restore_hardmax(source.proto, hidden)
         raise ModelError(
             f"a model that can be brought from opset {version} to {target} is required",
             place=source.place,
@@ -202,8 +224,11 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
         ) from error
     give_types(converted, types)
     keep_empty(converted, on_matrices)
+    restore_hardmax(converted, hidden)
     if version < 11:
         drop_leftovers(converted.graph)
+    if version < 11 <= target:
+        give_coordinates(converted.graph)
     source.proto = converted
 
 

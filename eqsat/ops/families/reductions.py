@@ -171,6 +171,8 @@ def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
 def hardmax(x: np.ndarray, axis: int) -> np.ndarray:
     """1 at the first largest element along an axis, else 0."""
     y = np.zeros_like(x)
+    if not x.size:
+        return y
     np.put_along_axis(y, np.expand_dims(x.argmax(axis), axis), 1, axis)
     return y
 

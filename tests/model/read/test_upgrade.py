@@ -40,6 +40,68 @@ def test_softmax_and_friends_of_every_opset(version: int) -> None:
     )
 
 
+@pytest.mark.parametrize("version", [1, 7, 11, 12, 13])
+@pytest.mark.parametrize("axis", ["", "<axis=0>", "<axis=2>"])
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_what_was_computed_on_matrices(operator: str, axis: str, version: int) -> None:
+    then, other = (f"g_{n} () => (float[2,3,4] {n}) {{ {n} = {operator}{axis}(x) }}" for n in "ab")
+    original = onnx.parser.parse_model(
+        f"""<ir_version: 4, opset_import: ["": {version}]>
+        g (float[2,3,4] x, bool c) => (float[2,3,4] y, float[2,3,4] z) {{
+            y = {operator}{axis}(x)
+            z = If(c) <then_branch = {then}, else_branch = {other}>
+        }}"""
+    )
+    for condition in (True, False):
+        feed = {"x": random_inputs(original)["x"], "c": np.array(condition)}
+        for a, b in zip(run_ort(load(original), feed), run_ort(original, feed), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(2.0, 2.0), (1.5, 2.6), (0.6, 0.6), (0.35, 1.0)])
+def test_where_an_old_resize_samples(scales: tuple[float, float], mode: str) -> None:
+    """It samples at multiples of its step; a newer one does in the middle of each."""
+    if mode == "linear" and scales[0] < 1:
+        pytest.skip("ONNX Runtime's own formula")
+    given = ", ".join(map(str, (1.0, 1.0, *scales)))
+    sizes = ",".join(str(int(n * s)) for n, s in zip((5, 7), scales, strict=True))
+    for version, text in (
+        (10, f's = Constant<value=float[4] {{{given}}}>() y = Resize<mode="{mode}">(x, s)'),
+        (9, f's = Constant<value=float[4] {{{given}}}>() y = Upsample<mode="{mode}">(x, s)'),
+        (8, f'y = Upsample<mode="{mode}", scales=[{given}]>(x)'),
+    ):
+        if version == 10 or min(scales) >= 1:
+            head = f'<ir_version: 4, opset_import: ["": {version}]>'
+            _same_values(f"{head} g (float[1,2,5,7] x) => (float[1,2,{sizes}] y) {{ {text} }}")
+
+
+def test_attributes_of_functions_have_defaults() -> None:
+    """Also where one function calls another, in a body, and where a call gives the attribute."""
+    leaky = onnx.helper.make_node("LeakyRelu", ["v"], ["r"])
+    leaky.attribute.add(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    imports = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("local", 1)]
+    default = onnx.helper.make_attribute("slope", 0.5)
+    inner = onnx.helper.make_function("local", "inner", ["v"], ["r"], [leaky], imports, attribute_protos=[default])
+    call = onnx.helper.make_node("inner", ["v"], ["r"], domain="local")
+    outer = onnx.helper.make_function("local", "outer", ["v"], ["r"], [call], imports)
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 18, "local": 1]>
+        g (float[4] x, bool c) => (float[4] a, float[4] b, float[4] d, float[4] e) {
+            a = local.inner(x)
+            b = local.inner<slope = 0.125>(x)
+            d = local.outer(x)
+            e = If(c) <then_branch = t () => (float[4] p) { p = local.inner(x) },
+                       else_branch = f () => (float[4] q) { q = Neg(x) }>
+        }"""
+    )
+    model.functions.extend([inner, outer])
+    x = np.array([-1, -2, 3, 4], np.float32)
+    found = eqsat.run(model, {"x": x, "c": np.array(True)})
+    for name, slope in (("a", 0.5), ("b", 0.125), ("d", 0.5), ("e", 0.5)):
+        np.testing.assert_array_equal(found[name], np.where(x < 0, slope * x, x))
+
+
 @pytest.mark.parametrize("version", [7, 9, 10])
 @pytest.mark.parametrize("dtype", ["float16", "float", "double"])
 def test_bounds_that_were_attributes_get_the_type_of_their_tensor(dtype: str, version: int) -> None:
