@@ -24,8 +24,9 @@ import onnx_ir as ir
 from benchmarks.output import write_json
 from eqsat.cli.tables import print_table
 from eqsat.discover.implied import not_implied
-from eqsat.discover.rules import discover_rules
-from eqsat.discover.terms import Pair, Term
+from eqsat.discover.of_terms import rules_of_terms
+from eqsat.discover.rules import require_enumerable
+from eqsat.discover.terms import Enumeration, Pair, Term
 from eqsat.errors import RuleError
 from eqsat.proofs import conditions
 from eqsat.rules.ast import Build, Match, Member, Name, Number, Rule
@@ -89,15 +90,10 @@ def _row(rule: Rule, pair: Pair, dtype: str) -> Row:
     start = time.process_time()
     is_found: bool | None = None
     try:
-        found = discover_rules(
-            operators,
-            dtype=dtype,
-            size=max(pair.left.size, pair.right.size),
-            variables=max(1, len(pair.left.variables)),
-            constants=numbers,
-            default_rules=False,
-        )
-        is_found = not not_implied([pair], found.rules, DTYPES[dtype])
+        require_enumerable(operators)
+        size, variables = max(pair.left.size, pair.right.size), max(1, len(pair.left.variables))
+        found = rules_of_terms(Enumeration(operators, DTYPES[dtype], variables, numbers, size), (), set())
+        is_found = not not_implied([pair], [f.rule for f in found.found], DTYPES[dtype])
     except RuleError:
         # An operator with attributes that must be given.
         pass
@@ -112,7 +108,7 @@ def _expressible(rules: list[Rule]) -> Iterator[tuple[Rule, Pair, str]]:
         ) and not any(isinstance(node, Name) and node.name == "const" for c in rule.where for node in walk(c.expr))
         if len(rule.left) == 1 and about_types:
             try:
-                pair = Pair(_term(rule.left[0]), _term(rule.right[0]))
+                pair = Pair(term(rule.left[0]), term(rule.right[0]))
             except _Other:
                 continue
             dtype = _dtype(rule, pair)
@@ -128,15 +124,16 @@ def _dtype(rule: Rule, pair: Pair) -> str | None:
     return next((n for n, t in DTYPES.items() if all(t in map(dtype_of, types) for types in allowed)), None)
 
 
-def _term(node: Any) -> Term:
+def term(node: Any) -> Term:
+    """A side of a rule as a term."""
     if isinstance(node, Name):
         return Term(name=node.name)
     if isinstance(node, Number):
         return Term(number=float(node.value))
     if isinstance(node, Match) and len(node.ops) == 1 and not node.attrs and not node.output:
-        return Term(_name(node.ops[0]), tuple(map(_term, node.args)))
+        return Term(_name(node.ops[0]), tuple(map(term, node.args)))
     if isinstance(node, Build) and isinstance(node.op, OpKey) and not node.attrs and not node.spread:
-        return Term(_name(node.op), tuple(map(_term, node.args)))
+        return Term(_name(node.op), tuple(map(term, node.args)))
     raise _Other
 
 

@@ -30,7 +30,7 @@ Observed = tuple[Instance, Mapping[str, np.ndarray], Claim, np.ndarray]
 Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], None]
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""
-MISMATCHES = 10
+MISMATCHES = 40
 """Instances of a clause on which the rule was not applied, before it is given up while it has no other."""
 
 

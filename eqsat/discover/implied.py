@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -55,16 +56,23 @@ def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) ->
                 nodes.append(helper.make_node(term.op, operands, [known[term.text]]))
         return known[term.text]
 
+    kind = int(dtype)
+    constants: list[onnx.TensorProto] = []
     sides: list[str] = []
     for pair in pairs:
-        for term in (pair.left, pair.right):
+        left, right = name_of(pair.left), f"number_of_side{len(sides)}"
+        if pair.right.number is None:
+            right = name_of(pair.right)
+        else:
+            # It stands for a tensor like the left side.
+            constants.append(helper.make_tensor(right, kind, SHAPE, [pair.right.number] * math.prod(SHAPE)))
+        for name in (left, right):
             # An output is a value of its own, also where a term is a variable.
             sides.append(f"side{len(sides)}")
-            nodes.append(helper.make_node("Identity", [name_of(term)], [sides[-1]]))
-    kind = int(dtype)
+            nodes.append(helper.make_node("Identity", [name], [sides[-1]]))
     variables = sorted({name for pair in pairs for name in pair.left.variables})
     inputs = [helper.make_tensor_value_info(name, kind, SHAPE) for name in variables]
-    constants = [helper.make_tensor(name, kind, [], [number]) for number, name in numbers.items()]
+    constants += [helper.make_tensor(name, kind, [], [number]) for number, name in numbers.items()]
     outputs = [onnx.ValueInfoProto(name=side) for side in sides]
     proto = helper.make_model(
         helper.make_graph(nodes, "pairs", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 22)]

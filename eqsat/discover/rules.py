@@ -1,19 +1,18 @@
-"""From pairs of equal terms to rules: the smallest that others do not imply, in the numerics class that holds."""
+"""Rules over elementwise operators, and rules that a model shows: what a caller asks for and gets."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.discover.accept import Found, Proposal, accept, needed
-from eqsat.discover.implied import not_implied
+from eqsat.discover.accept import Found
+from eqsat.discover.of_terms import rules_of_terms
 from eqsat.discover.on_model import ModelCounts, rules_of_model
-from eqsat.discover.terms import Enumeration, Pair, arities
+from eqsat.discover.terms import Enumeration, arities
 from eqsat.egraph.saturate import Limits, Saturation
 from eqsat.errors import RuleError
 from eqsat.model.load import load
@@ -26,7 +25,6 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.format import format_file
 from eqsat.rules.selection import select_rules
 from eqsat.rules.verdicts import Trust
-from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean, find_schema, required_attributes
 from eqsat.schema.types import OpKey
 from eqsat.stages.event import Event
@@ -34,8 +32,6 @@ from eqsat.text import name_of
 
 PLACES = 5
 """Nodes that the documentation of a rule names."""
-AT_ONCE = 5
-"""Rules that are added before the remaining pairs are looked at again."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +152,8 @@ def discover_rules(
         if receive is not None:
             receive(Event("discover", step=step, steps=steps))
 
-    terms = _rules_of_terms(
-        Enumeration(sorted(set(operators)), kind, variables, constants, size, seed), known, kind, names, seed, report
+    terms = rules_of_terms(
+        Enumeration(sorted(set(operators)), kind, variables, constants, size, seed), known, names, seed, report
     )
     shown = None
     found = terms.found
@@ -184,56 +180,6 @@ def discover_rules(
         {f.rule.name: tuple(f.places) for f in found if f.places},
         None if shown is None else shown.counts,
     )
-
-
-@dataclass
-class _OfTerms:
-    """The rules among terms, and what was looked at."""
-
-    found: list[Found]
-    evaluated: int
-    equal: int
-    implied: int
-    verdicts: Counter[str]
-    complete: bool
-
-
-def _rules_of_terms(
-    enumeration: Enumeration,
-    known: Sequence[Rule],
-    kind: ir.DataType,
-    names: set[str],
-    seed: int,
-    report: Callable[[int, int], None],
-) -> _OfTerms:
-    waiting = _ranked(enumeration.pairs)
-    equal = len(waiting)
-    waiting = not_implied(waiting, known, kind)
-    implied, total = equal - len(waiting), len(waiting)
-    found: list[Found] = []
-    verdicts: Counter[str] = Counter()
-    while waiting:
-        fresh: list[Found] = []
-        while waiting and len(fresh) < AT_ONCE:
-            pair = waiting.pop(0)
-            report(total - len(waiting), total)
-            verdict, rule, text = accept(_proposal(pair, kind), names, seed)
-            verdicts[verdict] += 1
-            if rule is not None:
-                fresh.append(Found(rule, text, lambda rules, pair=pair: not not_implied([pair], rules, kind)))
-        found += fresh
-        if fresh:
-            waiting = not_implied(waiting, [*known, *(f.rule for f in found)], kind)
-    return _OfTerms(needed(found, known), enumeration.evaluated, equal, implied, verdicts, enumeration.complete)
-
-
-def _proposal(pair: Pair, dtype: ir.DataType) -> Proposal:
-    conditions = [""]
-    if pair.left.variables:
-        variable = pair.left.variables[0]
-        conditions += [f"{variable}.dtype in {'floats' if dtype.is_floating_point() else 'integers'}"]
-        conditions += [f"{variable}.dtype == {dtype_name(dtype)}"]
-    return Proposal(pair.left.text, pair.right.text, pair.left.words, conditions)
 
 
 def _proofs(rules: Sequence[Rule]) -> dict[str, ProvenRule]:
@@ -279,10 +225,9 @@ def _uses(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
     return {s.name: s.matches for s in saturation.statistics}
 
 
-def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables: int, has_model: bool) -> ir.DataType:
+def require_enumerable(operators: Sequence[str]) -> None:
+    """Raises a RuleError for operators of which terms cannot be built."""
     known = _elementwise()
-    if not operators and not has_model:
-        raise RuleError("operators are required", actual="none", hint='such as "Relu,Min,Max"')
     for name in operators:
         if name not in known:
             hint = did_you_mean(name, known) or "`eqsat rules list --sets` lists them"
@@ -293,6 +238,12 @@ def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables:
                 actual=f"`{name}`",
                 hint="leave it out",
             )
+
+
+def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables: int, has_model: bool) -> ir.DataType:
+    if not operators and not has_model:
+        raise RuleError("operators are required", actual="none", hint='such as "Relu,Min,Max"')
+    require_enumerable(operators)
     for value, what, most in ((size, "size", 5), (variables, "variables", 4)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise RuleError(f"a whole number from 1 to {most} is required", place=what, actual=repr(value))
@@ -303,18 +254,3 @@ def _check_arguments(operators: Sequence[str], dtype: str, size: int, variables:
 
 
 _DTYPES = (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL)
-
-
-def _ranked(pairs: Sequence[Pair]) -> list[Pair]:
-    """Each pair once, whatever its variables are called: small terms first, among them those of more variables."""
-    unique: dict[str, Pair] = {}
-    for pair in pairs:
-        names = {name: "xyzuvw"[i] for i, name in enumerate(pair.left.variables)}
-        renamed = Pair(pair.left.renamed(names), pair.right.renamed(names))
-        unique.setdefault(f"{renamed.left.text} => {renamed.right.text}", renamed)
-
-    def rank(pair: Pair) -> tuple[int, int, int, str]:
-        numbers = pair.left.numbers + pair.right.numbers
-        return pair.left.size + pair.right.size, numbers, -len(pair.left.variables), pair.left.text
-
-    return sorted(unique.values(), key=rank)

@@ -8,7 +8,7 @@ different functions, not with the number of their spellings.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,8 +23,12 @@ from eqsat.ops.traits import BROADCASTS, UNARY
 from eqsat.schema.opset import input_arity, input_dtypes, is_variadic
 from eqsat.schema.types import OpKey
 
+NAMES = "xyzuvw"
+"""Of variables."""
 SAMPLES = 600
 DIGITS = 5
+LEAST_DEFINED = SAMPLES // 4
+"""Samples on which a term has to be finite to be taken for a number."""
 MOST_TERMS = 60_000
 """Terms that are evaluated; what is left out is said."""
 _FLOATS = (-8.0, -3.0, -1.5, -1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 8.0, -700.0, 700.0)
@@ -72,19 +76,33 @@ class Term:
         return (self.op, *(word for operand in self.operands for word in operand.words)) if self.op else ()
 
     @cached_property
+    def subterms(self) -> tuple[Term, ...]:
+        """Itself, and those of its operands, each once."""
+        return tuple(dict.fromkeys((self, *(below for operand in self.operands for below in operand.subterms))))
+
+    @cached_property
     def numbers(self) -> int:
         """How many literals there are."""
         return (self.number is not None) + sum(operand.numbers for operand in self.operands)
 
-    def renamed(self, names: dict[str, str]) -> Term:
+    def renamed(self, names: Mapping[str, str]) -> Term:
+        """With other names of the variables."""
         if self.op:
             return Term(self.op, tuple(operand.renamed(names) for operand in self.operands))
         return Term(name=names[self.name]) if self.name else self
 
+    def replaced(self, part: Term, by: Term) -> Term:
+        """With a term in each place of another one."""
+        if self == part:
+            return by
+        return Term(self.op, tuple(operand.replaced(part, by) for operand in self.operands)) if self.op else self
+
 
 @dataclass(frozen=True)
 class Pair:
-    """Two terms of equal values on all samples; ``left`` has at least as many operators."""
+    """Two terms of equal values on all samples; ``left`` has at least as many operators, and ``right`` may be a number
+    that stands for a tensor of it.
+    """
 
     left: Term
     right: Term
@@ -126,6 +144,7 @@ class Enumeration:
         self._first: dict[bytes, Term] = {}
         self._values: dict[Term, np.ndarray] = {}
         self._by_size: list[list[Term]] = [[] for _ in range(size + 1)]
+        self._numbers: dict[float, Term] = {}
         self._leaves(variables, numbers, seed)
         for operators_of_term in range(1, size + 1):
             for term in self._terms(operators_of_term):
@@ -137,21 +156,28 @@ class Enumeration:
     def _leaves(self, variables: int, numbers: Sequence[float], seed: int) -> None:
         rng = np.random.default_rng(seed)
         if self.dtype == ir.DataType.BOOL:
-            for i in range(variables):
-                self._put(Term(name="xyzuvw"[i]), rng.integers(0, 2, SAMPLES).astype(bool))
+            for i, name in enumerate(NAMES):
+                self._leaf(Term(name=name), rng.integers(0, 2, SAMPLES).astype(bool), is_used=i < variables)
             return
         is_float = self.dtype.is_floating_point()
         # Over the reals; which rounding a rule changes is up to the check.
         wide = np.dtype(np.float64) if is_float else self.dtype.numpy()
         special = np.array(_FLOATS if is_float else _INTEGERS).astype(wide)
-        for i in range(variables):
+        for i, name in enumerate(NAMES):
             drawn = rng.choice(special, SAMPLES)
             if is_float:
                 near = rng.standard_normal(SAMPLES // 3) * 3
                 drawn[: len(near)] = near
-            self._put(Term(name="xyzuvw"[i]), drawn)
+            self._leaf(Term(name=name), drawn, is_used=i < variables)
         for number in numbers:
-            self._put(Term(number=number), np.full(SAMPLES, number, dtype=wide))
+            self._numbers[number] = Term(number=number)
+            self._put(self._numbers[number], np.full(SAMPLES, number, dtype=wide))
+
+    def _leaf(self, term: Term, values: np.ndarray, *, is_used: bool) -> None:
+        if is_used:
+            self._put(term, values)
+        else:
+            self._values[term] = values
 
     def _put(self, term: Term, values: np.ndarray) -> None:
         self._first.setdefault(_key(values), term)
@@ -176,20 +202,49 @@ class Enumeration:
             wanted = ir.DataType.BOOL if is_truth else self.dtype
             if wanted not in input_dtypes(OpKey("", name), i):
                 return False
-        if not self._stretches[name] and any(operand.number is None for operand in operands[1:]):
+        return (
+            self._has_bounds(Term(name, tuple(operands)))
+            and len({self._values[o].dtype for o in operands if name != "Where"}) <= 1
+        )
+
+    def _has_bounds(self, term: Term) -> bool:
+        """Whether all operands but the first are numbers where an operator needs that."""
+        return self._stretches[term.op] or all(operand.number is not None for operand in term.operands[1:])
+
+    def _computed(self, term: Term) -> np.ndarray | None:
+        """The values of a term on the samples; None if it has none, or is infinite on all of them."""
+        if term in self._values:
+            return self._values[term]
+        operands = [self._computed(operand) for operand in term.operands]
+        if not term.op or any(operand is None for operand in operands) or not self._has_bounds(term):
+            return None
+        try:
+            (values,) = evaluate(OpKey("", term.op), (), operands)
+        except EqsatError:
+            return None
+        return None if values is None or values.shape != (SAMPLES,) or not np.isfinite(values).any() else values
+
+    def holds(self, pair: Pair) -> bool:
+        """Whether both sides, of any of :data:`NAMES`, are equal on all samples."""
+        left, right = self._computed(pair.left), self._computed(pair.right)
+        if left is None or right is None or left.dtype != right.dtype:
             return False
-        return len({self._values[o].dtype for o in operands if name != "Where"}) <= 1
+        if pair.right.number is not None:
+            return _single(left) == pair.right.number
+        return _key(left) == _key(right)
 
     def _add(self, term: Term) -> None:
         self.evaluated += 1
-        try:
-            (values,) = evaluate(OpKey("", term.op), (), [self._values[operand] for operand in term.operands])
-        except EqsatError:
+        values = self._computed(term)
+        if values is None:
             return
-        if values is None or values.shape != (SAMPLES,) or not np.isfinite(values).any():
+        number = _single(values)
+        if number is not None:
+            # Nothing is built from x / x: 1 is the same, and shorter.
+            known = self._numbers.get(number)
+            self.pairs.extend([] if known is None else [Pair(term, known)])
             return
-        key = _key(values)
-        known = self._first.get(key)
+        known = self._first.get(_key(values))
         if known is None:
             self._put(term, values)
         elif known.variables and set(known.variables) <= set(term.variables):
@@ -207,6 +262,15 @@ def arities(name: str) -> tuple[int, ...]:
     if is_variadic(op):
         return (2,)
     return tuple(n for n in (least, most) if 1 <= n <= 3) if least != most else (least,) if least <= 3 else ()
+
+
+def _single(values: np.ndarray) -> float | None:
+    """The number that a term is wherever it is defined, if it is one."""
+    defined = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    if values.dtype.kind == "b" or len(defined) < LEAST_DEFINED:
+        return None
+    number = round(float(defined[0]), DIGITS)
+    return number if np.allclose(defined.astype(np.float64), number, rtol=1e-9, atol=1e-9) else None
 
 
 def _key(values: np.ndarray) -> bytes:

@@ -31,9 +31,9 @@ class Place:
 
     Attributes:
         node: The tensor that the matched part computes.
-        outcome: ``"applied"``; ``"there already"``: what the rule makes was there before; ``"not applied"``: all
-            requirements are met, and the rule did not run, or not to its end; ``"refused"``: the operators match, and a
-            condition, an attribute or a type does not; ``"partial"``: some operators match.
+        outcome: ``"applied"``; ``"there already"``: what the rule makes equal to it was there before;
+            ``"not applied"``: all requirements are met, and the rule did not run, or not to its end; ``"refused"``: the
+            operators match, and a condition, an attribute or a type does not; ``"partial"``: some operators match.
         matched: The operators that matched, as terms.
         operators: How many the pattern has.
         required, found: What failed first; for the first two outcomes what the rule makes.
@@ -57,7 +57,7 @@ class Place:
         if self.outcome == "applied":
             return f"{self.node}: applies" + (f", and makes {self.found}" if self.found else "")
         if self.outcome == "there already":
-            return f"{self.node}: applies, but {self.found}"
+            return f"{self.node}: applies, and {self.found}"
         if self.outcome == "not applied":
             return f"{self.node}: meets all conditions, but {self.found}"
         ends = f", found {self.found}" if self.outcome == "partial" else f": {self.found}"
@@ -242,7 +242,10 @@ class Why:
             return "applied", text
         makers = dict.fromkeys(self.snapshot.nodes[n].rule for n in built if n is not None)
         by = " and ".join("the input" if r == ORIGINAL else self.snapshot.rules[r] for r in makers)
-        return "there already", f"what it makes was there already, from {by}"
+        ends = [built[o.step] for o in clause.layout.roots if o.step is not None]
+        end = next((n for n in ends if n is not None), None)
+        same = self._named(roots[0] or 0) if end is None else self.text.of(self.snapshot.nodes[end], 1)
+        return "there already", f"makes this equal to {same}, which was there already, from {by}"
 
     def _root(self, built: Sequence[int | None], step: int | None, clause: CompiledClause, output: int) -> int | None:
         found = None if step is None else built[step]

@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import eqsat
+from benchmarks.discover import term as _term
 from eqsat.check.checked import check_rules
 from eqsat.cli import cli
+from eqsat.discover.general import most_general
 from eqsat.discover.implied import not_implied
 from eqsat.discover.rules import Discovery, discover_rules
 from eqsat.discover.terms import Enumeration, Pair, Term
@@ -83,6 +85,46 @@ def test_truth_values_and_integers() -> None:
     assert {"And(x, Or(x, y))  =>  x", "Not(Not(x))  =>  x"} <= set(texts(found))
     found = discover_rules(["Add", "Neg", "Sub"], size=2, dtype="int32", constants=[], default_rules=False)
     assert "Sub(x, Neg(y))  =>  Add(x, y)" in texts(found)
+
+
+def term(text: str) -> Term:
+    """A term as a rule file has it, of operators with one or two operands."""
+    (rule,) = read_text(f"rule r : real\n    Neg({text})  =>  Neg(x)\n", "r.rules").rules
+    return _term(rule.left[0]).operands[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "general"),
+    [
+        ("Div(Exp(x), Exp(x))", 1.0, "Div(a, a) => 1"),
+        ("Div(1, Div(1, Abs(x)))", "Abs(x)", "Div(1, Div(1, a)) => a"),
+        ("Add(Add(x, x), Exp(x))", "Add(x, Add(x, Exp(x)))", "Add(Add(a, b), c) => Add(a, Add(b, c))"),
+        # Nothing more general is true.
+        ("Add(x, Abs(x))", "Abs(Add(x, Abs(x)))", "Add(a, Abs(a)) => Abs(Add(a, Abs(a)))"),
+        ("Max(x, Min(x, y))", "x", "Max(a, Min(a, b)) => a"),
+    ],
+)
+def test_the_most_general_pair_stands_for_its_instances(left: str, right: str | float, general: str) -> None:
+    enumeration = Enumeration(["Add"], ir.DataType.FLOAT, 2, [0.0, 1.0], 1)
+    other = term(right) if isinstance(right, str) else Term(number=right)
+    found = most_general(Pair(term(left), other), enumeration.holds)
+    assert enumeration.holds(found)
+    names = dict(zip(found.left.variables, "abc", strict=False))
+    assert f"{found.left.renamed(names).text} => {found.right.renamed(names).text}" == general
+
+
+def test_what_is_one_number_is_no_part_of_other_terms() -> None:
+    enumeration = Enumeration(["Div", "Sub", "Abs"], ir.DataType.FLOAT, 1, [0.0, 1.0], 3)
+    pairs = {(pair.left.text, pair.right.text) for pair in enumeration.pairs}
+    assert {("Div(x, x)", "1"), ("Sub(x, x)", "0")} <= pairs
+    assert not any("Sub(x, x)" in left and left != "Sub(x, x)" for left, _ in pairs)
+
+
+def test_a_number_stands_for_a_tensor() -> None:
+    found = discover_rules(["Sub", "Neg"], size=1, variables=1, constants=[0.0], default_rules=False)
+    assert "Sub(x, x)  =>  0" in texts(found)
+    shipped = discover_rules(["Sub", "Neg"], size=1, variables=1, constants=[0.0])
+    assert not shipped.rules and shipped.implied == shipped.equal
 
 
 def test_known_rules_join_pairs() -> None:

@@ -1,0 +1,75 @@
+"""The most general pair of terms that a pair is an instance of.
+
+``Div(1, Div(1, Abs(x)))`` is ``Abs(x)`` because ``Div(y, Div(y, z))`` is ``z``. One general rule stands for many pairs,
+which it implies and which then need no check of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from eqsat.discover.terms import NAMES, Pair, Term
+
+MOST_VARIABLES = 4
+
+
+def most_general(pair: Pair, holds: Callable[[Pair], bool]) -> Pair:
+    """Puts variables in the place of terms, numbers and occurrences of variables, as long as both sides stay equal.
+
+    Args:
+        pair: Of equal terms.
+        holds: Whether both sides of a pair are equal on samples.
+    """
+    while (wider := next((p for p in _wider(pair) if holds(p)), None)) is not None:
+        pair = wider
+    return pair
+
+
+def _wider(pair: Pair) -> Iterator[Pair]:
+    """Pairs of which a pair is an instance, with one variable more, or as many and fewer operators."""
+    free = next((name for name in NAMES if name not in pair.left.variables), "")
+    if not free:
+        return
+    new = Term(name=free)
+    parts = [t for t in pair.left.subterms if t != pair.left and not t.name]
+    for part in sorted(parts, key=lambda t: -t.size):
+        yield from _sound(Pair(pair.left.replaced(part, new), pair.right.replaced(part, new)))
+    places = _places(pair.left), _places(pair.right)
+    for leaf, left in places[0].items():
+        right = places[1].get(leaf, [])
+        for here in left if len(left) > 1 else ():
+            for count in range(len(right) + 1):
+                for there in itertools.combinations(right, count):
+                    wider = Pair(_put(pair.left, [here], new), _put(pair.right, there, new))
+                    yield from _sound(wider)
+
+
+def _sound(pair: Pair) -> Iterator[Pair]:
+    """The pair, unless the right side has a variable of its own, or there are too many."""
+    names = pair.left.variables
+    if len(names) <= MOST_VARIABLES and set(pair.right.variables) <= set(names):
+        yield pair
+
+
+Place = tuple[int, ...]
+"""Numbers of the operands that lead to a term."""
+
+
+def _places(term: Term, here: Place = ()) -> dict[Term, list[Place]]:
+    """Where each variable and each number is."""
+    if not term.op:
+        return {term: [here]}
+    found: dict[Term, list[Place]] = {}
+    for i, operand in enumerate(term.operands):
+        for leaf, places in _places(operand, (*here, i)).items():
+            found.setdefault(leaf, []).extend(places)
+    return found
+
+
+def _put(term: Term, places: Sequence[Place], new: Term, here: Place = ()) -> Term:
+    if here in places:
+        return new
+    return (
+        Term(term.op, tuple(_put(o, places, new, (*here, i)) for i, o in enumerate(term.operands))) if term.op else term
+    )
