@@ -148,6 +148,8 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
     found = CheckedRule(rule, verdict_of(outcome), outcome, repeat=repeat)
     outcome.counterexamples.sort(key=lambda c: (c.kind == "silent", sum(leaf.array.size for leaf in c.instance.leaves)))
     if found.verdict == "refuted":
+        if any(c.kind in ("type", "failure") for c in outcome.counterexamples):
+            return found  # Where values differ is not all of where the rule is wrong.
         domain = Domain(rule)
         for observed in seen:
             domain.add(*observed)

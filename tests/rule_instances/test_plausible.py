@@ -24,7 +24,7 @@ TRUE = [rule for name in ("true", "asked_true", "jumps_true") for rule in read_f
 def test_wrong_rules_are_refuted(rule: Rule) -> None:
     outcome = check_rule(rule, instances=40, pointed=True)
     assert verdict_of(outcome) == "refuted", outcome.why_silent()
-    found = outcome.counterexamples[0]
+    found = next(c for c in outcome.counterexamples if c.kind != "silent")
     assert found.kind in ("value", "type", "failure")
     assert found.kind != "value" or "elements differ, first [" in found.message
 

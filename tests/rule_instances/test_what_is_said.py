@@ -56,3 +56,11 @@ def test_the_order_of_operands_is_the_operators_business() -> None:
     (found,) = eqsat.check_rules(rule)
     assert found.verdict == "holds"
     assert [lint for lint in found.lints if "says nothing new" in lint] and "implies" not in str(found)
+
+
+def test_no_part_of_the_domain_is_named_beside_a_failure() -> None:
+    """The sides differ in value for some instances, and for others the left side cannot be executed."""
+    (found,) = eqsat.check_rules(Path(__file__).with_name("asked_wrong.rules"), names=["rest_of_a_window"])
+    kinds = {c.kind for c in found.outcome.counterexamples}
+    assert {"value", "failure"} <= kinds
+    assert found.where == ""
