@@ -101,7 +101,7 @@ def inline_foreign(source: Source) -> None:
     """Inlines the functions that are not eqsat's own, and those of its own that are older than the pinned opset.
 
     Raises:
-        ModelError: The inliner refuses them.
+        ModelError: The inliner refuses them, or would change what they compute.
     """
     model = source.proto
     pinned = opset.PINNED_OPSET
@@ -122,6 +122,7 @@ def inline_foreign(source: Source) -> None:
     _check_function_opsets(source, foreign)
     _give_defaults(model)
     for function in foreign:
+        _require_convertible(function, opset_of(model))
         _move_up(function, opset_of(model))
     try:
         if len(foreign) == len(model.functions):
@@ -145,6 +146,24 @@ def _give_defaults(model: onnx.ModelProto) -> None:
         given = {a.name for a in node.attribute}
         known = defaults.get((node.domain, node.op_type, node.overload), ())
         node.attribute.extend(default for default in known if default.name not in given)
+
+
+MISREAD = {"Hardmax": 13, "Resize": 11, "Upsample": 11}
+"""Opset up to which the inliner's converter changes what an operator computes."""
+
+
+def _require_convertible(function: onnx.FunctionProto, version: int) -> None:
+    """Raises a ModelError if the inliner would change what a function computes."""
+    own = next((e.version for e in function.opset_import if not e.domain), version)
+    for node in _nodes_of(function.node):
+        since = 0 if node.domain else MISREAD.get(node.op_type, 0)
+        if own < since <= version:
+            raise ModelError(
+                f"a function of opset {since} or newer is required where it has {node.op_type}",
+                place=f"function {function.domain}.{function.name}",
+                actual=f"opset {own}, in a model of opset {version}",
+                hint="export the function and the model with one opset",
+            )
 
 
 def _move_up(function: onnx.FunctionProto, version: int) -> None:

@@ -76,6 +76,20 @@ def test_where_an_old_resize_samples(scales: tuple[float, float], mode: str) -> 
             _same_values(f"{head} g (float[1,2,5,7] x) => (float[1,2,{sizes}] y) {{ {text} }}")
 
 
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [("r = Hardmax(v)", 12), ("s = Identity(v) r = Hardmax<axis=0>(s)", 11), ("r = Resize(v, s)", 10)],
+)
+def test_functions_of_an_older_opset_that_would_be_misread(body: str, version: int) -> None:
+    scales = "s = Constant<value=float[2] {{2.0, 2.0}}>()" if "Resize" in body else ""
+    text = f"""<ir_version: 9, opset_import: ["": {{}}, "local": 1]>
+        g (float[2,3] x) => (float[a,b] y) {{{{ y = local.f(x) }}}}
+        <domain: "local", opset_import: ["": {version}]> f (v) => (r) {{{{ {scales} {body} }}}}"""
+    with pytest.raises(ModelError, match=rf"function local.f: .* got opset {version}, in a model of opset 18"):
+        load(text.format(18))
+    assert len(load(text.format(version)).graph)
+
+
 def test_attributes_of_functions_have_defaults() -> None:
     """Also where one function calls another, in a body, and where a call gives the attribute."""
     leaky = onnx.helper.make_node("LeakyRelu", ["v"], ["r"])
