@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 _LIKE_FIRST = {"Clip": (1, 2), "Pad": (2,)}
 """Operands that must have the type of the first."""
+MISREAD = {"Hardmax": 13, "Resize": 11, "Upsample": 11}
+"""Opset up to which the converter changes what an operator computes, where nothing here repairs it."""
 _ON_MATRICES = ("Softmax", "LogSoftmax", "Hardmax")
 
 Types = dict[str, int]

@@ -15,6 +15,7 @@ from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
 from eqsat.model.read.converted import (
+    MISREAD,
     drop_leftovers,
     element_types,
     flattened,
@@ -146,10 +147,6 @@ def _give_defaults(model: onnx.ModelProto) -> None:
         given = {a.name for a in node.attribute}
         known = defaults.get((node.domain, node.op_type, node.overload), ())
         node.attribute.extend(default for default in known if default.name not in given)
-
-
-MISREAD = {"Hardmax": 13, "Resize": 11, "Upsample": 11}
-"""Opset up to which the inliner's converter changes what an operator computes."""
 
 
 def _require_convertible(function: onnx.FunctionProto, version: int) -> None:
