@@ -8,6 +8,7 @@ kernel writes its elements (:mod:`eqsat.codegen.kernels.loops.sizes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -160,8 +161,9 @@ def _reduced(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two elements, of operators with any number of operands from left to right."""
     ufunc = np.frompyfunc(function, 2, 1)
-    return lambda attributes, a, b: ufunc(_present(a).astype(object), _present(b).astype(object))
+    return lambda attributes, *operands: reduce(ufunc, (_present(x).astype(object) for x in operands))
 
 
 _RULES: dict[str, Callable[..., Any]] = {

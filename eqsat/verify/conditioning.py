@@ -39,8 +39,12 @@ def shaken_result(programs: Programs, piece: Piece, sample: Sample, call: Call) 
     return run
 
 
-def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbed:
+def shaken_weights(programs: Programs, piece: Piece, sample: Sample, *, strict: bool) -> Perturbed:
     """The result's side with changed constants, and with other subnormal elements in those that may have them.
+
+    Args:
+        strict: Whether the result has the constants of the input. Only those that the input computes are then changed:
+            the result has them as its types round them.
 
     Rules make subnormal weights of convolutions and matrix products next to larger ones, and subnormal numbers from
     subnormal constants of the model, see "Constants, and the range of their types".
@@ -53,7 +57,7 @@ def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbe
     )
 
     def run(delta: float, seed: int) -> Value:
-        noise, values = Noise(delta, seed), {}
+        noise, steady, values = Noise(delta, seed), Noise(0.0, seed), {}
         try:
             run_left(programs, piece, sample, wide, values)
             theirs = fed(piece, values)
@@ -62,7 +66,8 @@ def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbe
                 if c not in theirs and programs.is_constant(c) and kind is not None and kind.dtype in FLOATS:
                     array = programs.constant(c)
                     if loose or magnitude(array) >= smallest_normal(kind.dtype):
-                        theirs[c] = noise.on(widened(array), array.dtype)
+                        kept = strict and c not in programs.folded
+                        theirs[c] = (steady if kept else noise).on(widened(array), array.dtype)
             return run_right(programs, piece, theirs, wide)
         except Failed:
             return None

@@ -151,11 +151,9 @@ class Examiner:
             shaken = shaken_result(self.programs, piece, sample, wide)
             mask = judge.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
         if mask.any() and piece.right:
-            weights = shaken_weights(self.programs, piece, sample)
-            # Where constants of the result cancel, their rounding becomes visible; constants of exact rules are those
-            # of the input.
-            delta = 0.0 if self.tolerance.strict else self._epsilon(piece) / 2
-            mask = judge.without_ill_conditioned(mask, right, left, delta, weights)
+            # Where constants of the result cancel, their rounding becomes visible.
+            weights = shaken_weights(self.programs, piece, sample, strict=self.tolerance.strict)
+            mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece) / 2, weights)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
             mask = judge.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)

@@ -105,6 +105,11 @@ class Programs:
                 found[k] = moves
         return found
 
+    @cached_property
+    def folded(self) -> set[int]:
+        """Classes that the input computes from constants alone."""
+        return {self.classes[k] for k in self.producer if not self.dynamic[k]}
+
     def is_repeatable(self, index: int) -> bool:
         """Whether an operator of the input is deterministic and known."""
         node = self.nodes[index]

@@ -82,6 +82,9 @@ CASES = {
     "range": "(float[b,s,8] x) => (float[b,s,8] y) {n = Shape<start=1,end=2>(x) q = Squeeze(n) "
     "z = Constant<value_int=0>() o = Constant<value_int=1>() r = Range(z, q, o) f = Cast<to=1>(r) "
     "a = Constant<value_ints=[1]>() u = Unsqueeze(f, a) y = Add(x, u)}",
+    "several sizes": "(float[b,s,8] x) => (float[b,p,8] y, float[q] r) {n = Shape<start=0,end=1>(x) "
+    "m = Shape<start=1,end=2>(x) a = Constant<value_ints=[5]>() e = Min(a, n, m) z = Constant<value_ints=[0]>() "
+    "i = Constant<value_ints=[1]>() t = Slice(x, z, e, i) y = Neg(t) f = Max(n, a, m) r = ConstantOfShape(f)}",
     "pads": "(float[b,s,8] x) => (float[b,p,8] y) {f = Constant<value_ints=[0,1,0,0,2,0]>() y = Pad(x, f)}",
     "edges": "(float[b,s,8] x) => (float[b,p,8] y) "
     '{f = Constant<value_ints=[0,1,0,0,2,0]>() y = Pad<mode="edge">(x, f)}',
@@ -173,7 +176,7 @@ def test_one_program_is_right_for_all_sizes(name: str, isa: Isa) -> None:
         check(model(CASES[name]), isa)
 
 
-@pytest.mark.parametrize("name", ["product with steps", "heads", "convolution of free sides", "sizes as data"])
+@pytest.mark.parametrize("name", ["product with steps", "heads", "convolution of free sides", "sizes as data", "several sizes"])
 def test_the_usual_program_is_right_for_all_sizes(name: str) -> None:
     check(model(CASES[name]))
 

@@ -149,3 +149,13 @@ def test_a_loop_without_a_condition_makes_all_its_rounds():
     verified = eqsat.optimize(text).summary.verification
     assert verified is not None
     assert verified.agrees
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constants_that_the_input_computes_may_be_rounded(seed: int) -> None:
+    # In float64 the weights are not rounded, and the sum of a convolution may cancel until only their rounding is left.
+    rng = np.random.default_rng(seed)
+    weights = op.DequantizeLinear(rng.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8), np.float32(0.0123))
+    y = op.Conv(eqsat.input("x", (1, 16, 16, 16)), weights, np.ones(16, np.float32), pads=[1, 1, 1, 1])
+    seen = eqsat.optimize(eqsat.graph(op.Relu(y)), host="ort").summary.verification
+    assert seen is not None and seen.agrees
