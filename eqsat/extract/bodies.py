@@ -1,7 +1,7 @@
 """The cost of If, Loop and Scan from the costs of their bodies, which are programs of their own.
 
 An If costs its dearer branch, a Loop its body as often as it runs, a Scan its body for each step. How often a loop runs
-is known if its trip count is constant; otherwise it is assumed, and the same number counts before and after. Each round
+is known if its trip count is constant and no stand-in for none; otherwise it is assumed, and the same number counts before and after. Each round
 of a loop is launched like a kernel.
 """
 
@@ -19,6 +19,8 @@ from eqsat.targets.cost import CostModel
 
 ASSUMED_ROUNDS = 10
 """How often a Loop is assumed to run whose trip count is not constant."""
+ENDLESS = 2**31 - 1
+"""A trip count from which a Loop runs until its condition ends it: exporters write the greatest integer then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ def rounds(op: OpKey, attrs: Attrs, operands: Sequence[TensorFacts | None]) -> i
         limit = operands[0] if operands else None
         if limit is None or limit.value is None or not limit.value.size:
             return ASSUMED_ROUNDS
-        return max(0, int(limit.value.reshape(-1)[0]))
+        count = max(0, int(limit.value.reshape(-1)[0]))
+        return count if count < ENDLESS else ASSUMED_ROUNDS
     if op.name == "Scan":
         scanned = attr(attrs, "num_scan_inputs", 0)
         axes = attr(attrs, "scan_input_axes", ()) or (0,)

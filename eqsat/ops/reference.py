@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
 from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as ReferenceSVMClassifier
 from onnx.reference.ops.op_loop import Loop as ReferenceLoop
+from onnx.reference.ops.op_non_max_suppression import NonMaxSuppression as ReferenceSuppression
 from onnx.reference.ops.op_scan import Scan as ReferenceScan
 
 from eqsat import bounds
@@ -85,7 +86,7 @@ class ReferenceNode:
             [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
         )
         return ReferenceEvaluator(
-            onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop, Scan, SVMClassifier]
+            onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop, NonMaxSuppression, Scan, SVMClassifier]
         )
 
 
@@ -131,6 +132,17 @@ class Loop(_Metered, ReferenceLoop):
 
 class Scan(_Metered, ReferenceScan):
     """The reference's scan, metered."""
+
+
+class NonMaxSuppression(ReferenceSuppression):
+    """The reference's suppression, also of no boxes."""
+
+    op_domain = ""
+
+    def _run(self, boxes: np.ndarray, scores: np.ndarray, *limits: Any, **attributes: Any) -> tuple[Any, ...]:
+        if not scores.size:
+            return (np.zeros((0, 3), np.int64),)
+        return super()._run(boxes, scores, *limits, **attributes)
 
 
 class SVMClassifier(ReferenceSVMClassifier):

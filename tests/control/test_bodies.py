@@ -20,7 +20,7 @@ node = helper.make_node
 X = np.random.default_rng(7).standard_normal((1, 8, 12, 12)).astype(np.float32)
 
 
-def nested(channels: int = 8, size: int = 12, rounds: bool = True) -> onnx.ModelProto:
+def nested(channels: int = 8, size: int = 12, rounds: bool = True, count: int = 40) -> onnx.ModelProto:
     """A Loop that captures weights, scans an output and contains an If that captures from both graphs around it."""
     then = graph(
         [node("Conv", ["r", "w"], ["t1"], pads=[1] * 4), node("Relu", ["t1"], ["t2"]), node("Relu", ["t2"], ["t"])],
@@ -44,11 +44,11 @@ def nested(channels: int = 8, size: int = 12, rounds: bool = True) -> onnx.Model
             [
                 node("Conv", ["x", "w"], ["x0"], pads=[1] * 4),
                 node("Relu", ["x0"], ["x1"]),
-                node("Loop", ["n" if rounds else "four", "c", "x1"], ["y", "ys"], body=body, name="steps"),
+                node("Loop", ["n" if rounds else "count", "c", "x1"], ["y", "ys"], body=body, name="steps"),
             ],
             [value("x", FLOAT, [1, channels, size, size]), value("n", INT64, []), value("c", BOOL, [])],
             [value("y"), value("ys")],
-            {"w": weights(channels, channels, 3, 3), "four": np.array(40, np.int64)},
+            {"w": weights(channels, channels, 3, 3), "count": np.array(count, np.int64)},
         )
     )
 
@@ -89,6 +89,14 @@ def test_a_body_counts_as_often_as_it_runs() -> None:
     assert alone.cost == pytest.approx(alone.baseline_cost)
     assert several.baseline_cost == pytest.approx(alone.baseline_cost)
     assert several.summary.before.operators == 13 and several.summary.after.operators == 10
+
+
+def test_a_trip_count_that_stands_for_none_is_none() -> None:
+    unknown = eqsat.optimize(nested(), verify=False)
+    for count in (2**31 - 1, 2**63 - 1):
+        endless = eqsat.optimize(nested(rounds=False, count=count), verify=False)
+        assert endless.baseline_cost == pytest.approx(unknown.baseline_cost)
+        assert endless.cost == pytest.approx(unknown.cost)
 
 
 def test_a_scan_carries_states_and_counts_for_each_step(tmp_path: Path) -> None:

@@ -242,3 +242,25 @@ def test_any_memory_layout_is_fine(name: str):
 def test_no_more_results_than_are_wanted():
     x, w, r = np.ones((2, 1, 3), np.float32), np.ones((1, 4, 3), np.float32), np.ones((1, 4, 4), np.float32)
     assert [len(evaluate(OpKey("", "RNN"), (("hidden_size", 4),), [x, w, r], n)) for n in (1, 2)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes", "expected"),
+    [
+        ("Conv", (), [(0, 4, 6, 5), (8, 4, 3, 3)], (0, 8, 4, 3)),
+        ("Conv", (("strides", (2, 1)),), [(0, 4, 6, 5), (8, 4, 1, 1)], (0, 8, 3, 5)),
+        ("Conv", (("group", 2),), [(0, 4, 6, 5), (8, 2, 3, 3)], (0, 8, 4, 3)),
+        ("Conv", (("group", 4),), [(0, 4, 6, 5), (4, 1, 3, 3)], (0, 4, 4, 3)),
+        ("ConvTranspose", (), [(0, 4, 6, 5), (4, 8, 3, 3)], (0, 8, 8, 7)),
+        ("GroupNormalization", (("num_groups", 2),), [(0, 4, 6, 5), (4,), (4,)], (0, 4, 6, 5)),
+        ("NonMaxSuppression", (), [(1, 0, 4), (1, 2, 0)], (0, 3)),
+    ],
+)
+def test_of_nothing_comes_nothing(
+    op: str, attrs: tuple[tuple[str, int], ...], shapes: list[tuple[int, ...]], expected: tuple[int, ...]
+):
+    # Detectors find nothing in some images, and go on with a batch of no regions.
+    inputs = [np.ones(shape, np.float32) for shape in shapes]
+    limit = [np.array([5])] if op == "NonMaxSuppression" else []
+    (result,) = evaluate(OpKey("", op), attrs, [*inputs, *limit])
+    assert result is not None and result.shape == expected

@@ -89,7 +89,7 @@ def convolve(
         pixels = x
         if any(s != 1 for s in at.strides):
             pixels = x[(..., *(slice(0, (o - 1) * s + 1, s) for o, s in zip(at.out, at.strides, strict=True)))]
-        product(weights, np.ascontiguousarray(pixels).reshape(n, group, depth, -1), y)
+        product(weights, np.ascontiguousarray(pixels).reshape(n, group, depth, y.shape[3]), y)
     else:
         _gathered(padded(x, at), weights, at, y, product)
     return y.reshape(n, m, *at.out)
@@ -99,7 +99,7 @@ def _gathered(x: np.ndarray, weights: np.ndarray, at: Windows, y: np.ndarray, pr
     """Multiply blocks of gathered windows; the blocks are cut along the first spatial axis of the output."""
     n, group, _, area = y.shape
     depth = weights.shape[2]
-    view = window_view(x.reshape(n, group, -1, *x.shape[2:]), at)
+    view = window_view(x.reshape(n, group, x.shape[1] // group, *x.shape[2:]), at)
     rows = at.out[0]
     if not area:
         return
@@ -142,7 +142,8 @@ def conv_transpose(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarra
     m = w.shape[1]
     depth = channels // group
     weights = w.reshape(group, depth, -1).transpose(0, 2, 1)
-    products = np.matmul(weights, x.reshape(n, group, depth, -1)).reshape(n, group, m, *kernel_shape, *x.shape[2:])
+    pixels = x.reshape(n, group, depth, math.prod(x.shape[2:]))
+    products = np.matmul(weights, pixels).reshape(n, group, m, *kernel_shape, *x.shape[2:])
     full = [
         max((size - 1) * s + (k - 1) * d + 1, o + max(p, 0))
         for size, s, k, d, o, p in zip(x.shape[2:], strides, kernel_shape, dilations, out, begin, strict=True)
