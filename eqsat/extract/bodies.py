@@ -1,8 +1,8 @@
 """The cost of If, Loop and Scan from the costs of their bodies, which are programs of their own.
 
 An If costs its dearer branch, a Loop its body as often as it runs, a Scan its body for each step. How often a loop runs
-is known if its trip count is constant and no stand-in for none; otherwise it is assumed, and the same number counts before and after. Each round
-of a loop is launched like a kernel.
+is known if its trip count is constant and no stand-in for none; otherwise it is assumed, and the same number counts
+before and after. Each round of a loop is launched like a kernel.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ class ReferenceNode:
             [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
         )
         return ReferenceEvaluator(
-            onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop, NonMaxSuppression, Scan, SVMClassifier]
+            onnx.helper.make_model(graph, opset_imports=self._opsets),
+            new_ops=[Loop, NonMaxSuppression, Scan, SVMClassifier],
         )
 
 

@@ -176,7 +176,9 @@ def test_one_program_is_right_for_all_sizes(name: str, isa: Isa) -> None:
         check(model(CASES[name]), isa)
 
 
-@pytest.mark.parametrize("name", ["product with steps", "heads", "convolution of free sides", "sizes as data", "several sizes"])
+@pytest.mark.parametrize(
+    "name", ["product with steps", "heads", "convolution of free sides", "sizes as data", "several sizes"]
+)
 def test_the_usual_program_is_right_for_all_sizes(name: str) -> None:
     check(model(CASES[name]))
 

@@ -117,7 +117,9 @@ def group_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bia
     groups = int(attrs["num_groups"])
     if x.shape[1] % groups:
         raise ValueError(f"{x.shape[1]} channels cannot be cut into {groups} groups")
-    y, _, _ = standardized(x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups).astype(work, copy=False), (2,), attrs["epsilon"])
+    y, _, _ = standardized(
+        x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups).astype(work, copy=False), (2,), attrs["epsilon"]
+    )
     y = y.reshape(x.shape).astype(x.dtype, copy=False)
     return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
 
