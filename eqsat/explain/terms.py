@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import onnx_ir as ir
+
 from eqsat.audit.expressions import Text
-from eqsat.egraph.snapshot import Snapshot
+from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.explain.derivations import Match
+from eqsat.rules.wording import in_words
+from eqsat.schema.types import AttrValue, OpKey
 
 DEEPEST = 8
 """Operators are written out so deep; a pattern has fewer."""
@@ -22,18 +26,20 @@ class Terms:
         self.snapshot = snapshot
         self.text = Text(snapshot)
         self._named = {c for v, c in snapshot.refs.items() if v.name}
+        self._telling: frozenset[tuple[OpKey, str]] = frozenset()
 
     def before(self, match: Match) -> str:
         """What a match found."""
-        return self._all(match.left, match.sites)
+        return self._all(match.left, match.sites, match)
 
     def after(self, match: Match) -> str:
         """What it made."""
-        return self._all(match.right, match.built)
+        return self._all(match.right, match.built, match)
 
-    def _all(self, roots: Sequence[int], inside: Sequence[int]) -> str:
+    def _all(self, roots: Sequence[int], inside: Sequence[int], match: Match) -> str:
         nodes = self.snapshot.nodes
         within = {nodes[n].eclass: n for n in inside}
+        self._telling = _differing([nodes[n] for n in dict.fromkeys((*match.sites, *match.built)) if n >= 0])
         text = ", ".join(self._term(n, within, DEEPEST) for n in dict.fromkeys(roots) if n >= 0)
         return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
@@ -51,7 +57,10 @@ class Terms:
                 operands.append(self._term(within[eclass], within, depth - 1, above))
             else:
                 operands.append(self._name(eclass))
-        return f"{operands[0]}[{node.number}]" if node.kind == "part" else f"{node.op}({', '.join(operands)})"
+        if node.kind == "part":
+            return f"{operands[0]}[{node.number}]"
+        told = [f"{name}={_shown(name, value)}" for name, value in node.attrs if (node.op, name) in self._telling]
+        return f"{node.op}({', '.join([*operands, *told])})"
 
     def _name(self, eclass: int) -> str:
         """A tensor; constants without names are told by their type, because digits make files large."""
@@ -59,3 +68,17 @@ class Terms:
         if eclass not in self._named and self.snapshot.constant[eclass] and kind is not None and kind.elements != 1:
             return str(kind)
         return self.text.name(eclass, 1)
+
+
+def _differing(nodes: Sequence[ENode]) -> frozenset[tuple[OpKey, str]]:
+    """The attributes by which e-nodes of one operator differ, without which a step seems to undo or repeat another."""
+    seen: dict[tuple[OpKey, str], set[str]] = {}
+    for node in nodes:
+        for name, value in node.attrs:
+            if isinstance(value, int | float | str | tuple):
+                seen.setdefault((node.op, name), set()).add(repr(value))
+    return frozenset(key for key, values in seen.items() if len(values) > 1)
+
+
+def _shown(name: str, value: AttrValue) -> str:
+    return in_words(ir.DataType(value) if name == "to" and isinstance(value, int) else value)

@@ -149,3 +149,14 @@ def test_the_command_on_a_model_of_others(tmp_path: Path, capsys) -> None:
                                       "{ y = Relu (x) }"), tmp_path / "m.onnx")  # fmt: skip
     assert main(["explain", str(tmp_path / "m.onnx")]) == 1
     assert "a model that eqsat optimized is required" in capsys.readouterr().err
+
+
+def test_attributes_that_tell_the_operators_of_a_step_apart() -> None:
+    text = """<ir_version: 9, opset_import: ["": 18]> g (float[2, 3, 4] x) => (float[3, 2, 4] y) {
+        t = Transpose<perm = [1, 2, 0]>(x) u = Transpose<perm = [0, 2, 1]>(t) c = Cast<to = 11>(u) y = Cast<to = 1>(c)
+    }"""
+    steps = {step.rule: step for step in eqsat.optimize(text).explain("y").steps}
+    twice = steps["transpose_twice"]
+    assert twice.before == "Transpose(Transpose(x, perm=[1, 2, 0]), perm=[0, 2, 1])"
+    assert twice.after == "Transpose(x, perm=[1, 0, 2])"
+    assert steps["cast_to_wider_and_back"].before == "Cast(Cast(u, to=float64), to=float32)"
