@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from eqsat.audit.report import SAMPLES, AuditReport
+from eqsat.control.as_it_stands import as_it_stands, left_unchanged
 from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
 from eqsat.control.nested import Found, Nested, bodies_of
-from eqsat.control.origins import add_origins, origins_of_input
+from eqsat.control.origins import add_origins
 from eqsat.control.put_back import add_functions, drop_unread
 from eqsat.control.totals import (
     bodies_of_input,
@@ -41,7 +42,6 @@ from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect
 from eqsat.report.summary import Totals
-from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
 from eqsat.schema.chosen_sizes import where_costed
@@ -190,7 +190,7 @@ class Search:
                 limit = f"{options.time_limit:g} s"
                 notes.append(f"the model is left unchanged: the time limit of {limit} was reached too early")
         if untouched:
-            nested, loaded, alternatives = Nested(), replace(loaded, model=loaded.given, carried_out=()), ()
+            nested, loaded, alternatives = Nested(), left_unchanged(loaded, options.opset), ()
         if untouched and approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
@@ -267,7 +267,7 @@ class Search:
         check_objective(objective, seed)
         with declared(self.loaded.operators), within(self.loaded.sizes):
             if self.untouched:
-                return self._as_it_stands(objective)
+                return as_it_stands(self.loaded, self.options, self.clock, objective, self.untouched, self.notes)
             found = self._found(objective, seed, limited, share)
             if not verify and not self.saturation.approximations:
                 return verified(found.result, switched_off("switched off"), self.clock.seconds)
@@ -332,30 +332,6 @@ class Search:
             opset=self.options.opset,
         )
         return Found(result, inner)
-
-    def _as_it_stands(self, objective: Objective) -> Result:
-        """The model itself, on the host."""
-        clock, costs = self.clock, costs_of(self.loaded)
-        with clock.stage("price"):
-            summary = summarize_untouched(
-                self.model, costs, clock.seconds, objective, self.options.numerics, self.untouched, self.notes
-            )
-        names = tuple(t.name for t in self.loaded.targets)
-        return Result(
-            model=self.model,
-            cost=summary.after.cost,
-            baseline_cost=summary.before.cost,
-            bound=summary.bound,
-            stop_reason=summary.stop_reason,
-            seconds=dict(clock.seconds),
-            summary=replace(summary, seconds=dict(clock.seconds), verification=switched_off("nothing was rewritten")),
-            plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
-            choices={},
-            operators=self.loaded.operators,
-            sizes=self.loaded.sizes,
-            origins=origins_of_input(self.model),
-            opset=self.options.opset,
-        )
 
     def checked(self, found: Found, seed: int) -> Result:
         """The result with its verification, and that of its bodies.
@@ -445,6 +421,6 @@ def _saturated(
         alternatives=alternatives,
     )
     seen, encoding = saturated.snapshot, saturated.saturation.encoding
-    newest = None if options.opset is None else Newest(seen, encoding, options.opset)
+    newest = None if options.opset is None else Newest(options.opset, nested.costs.of, nested.newer)
     pricing = Pricing(seen, costs_of(loaded), Runtime(seen, encoding), nested.costs, newest)
     return price(saturated, pricing, loaded.outputs, clock)

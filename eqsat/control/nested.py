@@ -7,7 +7,7 @@ result, and their costs count in the operators' costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from eqsat.control.model import body_model
 from eqsat.control.put_back import to_body
 from eqsat.errors import EqsatError, VerificationError
 from eqsat.extract.bodies import BodyCost, BodyCosts
+from eqsat.model.write.too_new import Newer, TooNewError
 from eqsat.result import Result
 from eqsat.simplify.site import Site, sites
 from eqsat.stages.clock import Clock
@@ -100,12 +101,14 @@ class Nested(Generic[S]):
         best: The best programs.
         counts: By target, the number of the last region in these.
         notes: On bodies that stay as they are, a sentence each.
+        newer: What is too new in bodies for which there is no program within the opset.
     """
 
     searches: tuple[tuple[Site, S], ...] = ()
     best: tuple[Inner, ...] = ()
     counts: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
+    newer: Mapping[ir.Graph, Sequence[Newer]] = field(default_factory=dict)
 
     @property
     def costs(self) -> BodyCosts:
@@ -150,6 +153,7 @@ def search_bodies(
     searches: list[tuple[Site, S]] = []
     notes: list[str] = []
     best: list[Inner] = []
+    newer: dict[ir.Graph, Sequence[Newer]] = {}
     for (site, model), size in zip(places, sizes, strict=True):
         part, left = size / max(left, 1), left - size
         try:
@@ -161,12 +165,15 @@ def search_bodies(
             best += _found([(site, found)], "best", 0, counts)
         except VerificationError:
             raise
+        except TooNewError as error:
+            newer[site.graph] = error.found
+            continue
         except EqsatError as error:
             notes.append(f"the {site} is left unchanged: {' '.join(str(error).split(' hint: ')[0].split())}")
             continue
         notes += [f"in the {site}: {note}" for note in found.notes]
         searches.append((site, found))
-    return Nested(tuple(searches), tuple(best), counts, tuple(notes))
+    return Nested(tuple(searches), tuple(best), counts, tuple(notes), newer)
 
 
 def bodies_of(inner: Sequence[Inner]) -> tuple[dict[ir.Graph, ir.Graph], list[ir.Function]]:

@@ -33,7 +33,7 @@ class Formulation:
         node: Problem node -> index into ``snapshot.nodes``.
         eclass: Problem class -> class of the snapshot.
         position: Class of the snapshot -> problem class.
-        original: The input's own program on the host, each value computed once.
+        original: The input's own program on the host, each value computed once; without operators that are too new.
         baseline: Seconds of the unchanged input on the host, including duplicates.
         original_nodes: Snapshot nodes of the input's own operators that run (constants excluded), one entry each.
         targets: By number, the host first.
@@ -107,7 +107,7 @@ class Pricing:
     def baseline(self, node: ENode) -> float:
         """Seconds of an operator of the input as it stands, on the host."""
         known = node.kind == "op" and self.bodies.knows(node.attrs)
-        return self.control(node, "before") if known else self.cost(node, 0)
+        return self.control(node, "before") if known else self._cost(node, 0)
 
     def control(self, node: ENode, which: str, bodies: BodyCosts | None = None) -> float:
         """Seconds of an If, Loop or Scan on the host.
@@ -127,8 +127,10 @@ class Pricing:
 
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""
-        if self.too_new(node) is not None:
-            return np.inf
+        return np.inf if self.too_new(node) is not None else self._cost(node, target)
+
+    def _cost(self, node: ENode, target: int) -> float:
+        """The same at any opset."""
         if target != 0 and not self._inner.isdisjoint((node.eclass, *node.children)):
             return np.inf
         if node.kind == "input":
@@ -280,7 +282,7 @@ def _original(
             assert holder is not None
             choose(holder, found)
             for c, n in zip(classes, parts, strict=True):
-                choose(c, n)
+                choose(c, n if found in index else None)
         else:
             found = find_node(snapshot, classes[0], own_node, children)
             choose(classes[0], found)

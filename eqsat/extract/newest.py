@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from eqsat.egraph.encode import Encoding
-from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.model.write.bounded import opset_needed, opset_of_body
+import onnx_ir as ir
+
+from eqsat.egraph.snapshot import ENode
+from eqsat.model.write.bounded import newer_in, opset_needed, opset_of_body
+from eqsat.model.write.too_new import Newer
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.functions import function_body
-from eqsat.schema.types import Attrs, OpKey, TensorType
-
-_Key = tuple[OpKey, Attrs, frozenset[int | None]]
+from eqsat.schema.types import Attrs, GraphAttr, TensorType
 
 
 class Newest:
     """The bound in one e-graph.
 
-    What is too new and has a definition is not in the model any more. What has none stays: writing the file says so.
+    What is too new and has a definition is not in the model any more. What has none may only be replaced by rules.
 
     Args:
-        snapshot: The e-graph.
-        encoding: Of the model.
         bound: The newest opset.
+        searched: The bodies of control flow that programs within the bound replace.
+        without: What is too new in bodies for which there is no such program.
     """
 
-    def __init__(self, snapshot: Snapshot, encoding: Encoding, bound: int) -> None:
+    def __init__(
+        self,
+        bound: int,
+        searched: Mapping[ir.Graph, object] | None = None,
+        without: Mapping[ir.Graph, Sequence[Newer]] | None = None,
+    ) -> None:
         self.bound = bound
-        self._own: set[_Key] = set()
-        for node in encoding.nodes:
-            children = (None if o is None else snapshot.refs[encoding.values[o]] for o in node.operands)
-            self._own.add((node.constructor.op, node.attrs, frozenset(children)))
+        self._searched = searched or {}
+        self._bodies = dict(without or {})
 
     def needs(
         self, node: ENode, operands: Sequence[TensorFacts | None], outputs: Sequence[TensorType | None]
@@ -46,9 +49,18 @@ class Newest:
         body = node.composite.body if node.composite is not None else function_body(node.op, node.attrs)
         if body is not None:
             needed = opset_of_body(body, inputs, self.bound) if len(inputs) == body.inputs else self.bound
-            return needed if needed > self.bound else None
-        constant = tuple(f is not None and f.is_const and (f.value is None or f.value.size > 0) for f in operands)
-        needed = opset_needed(node.op, node.attrs, inputs, tuple(outputs), constant, self.bound)
-        if needed <= self.bound or (node.op, node.attrs, frozenset(node.children)) in self._own:
-            return None
-        return needed
+        else:
+            constant = tuple(f is not None and f.is_const and (f.value is None or f.value.size > 0) for f in operands)
+            needed = opset_needed(node.op, node.attrs, inputs, tuple(outputs), constant, self.bound)
+            needed = max(needed, *(one.needed for one in self.inside(node.attrs)), 0)
+        return needed if needed > self.bound else None
+
+    def inside(self, attrs: Attrs) -> list[Newer]:
+        """What is too new in the bodies of a node, as they will be written."""
+        graphs = (value.graph for _, value in attrs if isinstance(value, GraphAttr))
+        return [one for graph in graphs if graph not in self._searched for one in self._inside(graph)]
+
+    def _inside(self, graph: ir.Graph) -> Sequence[Newer]:
+        if graph not in self._bodies:
+            self._bodies[graph] = newer_in(graph, self.bound)
+        return self._bodies[graph]

@@ -124,8 +124,10 @@ class Placements:
         where = self.problem.targets[target]
         position = self.formulation.position.get(eclass)
         own = None if position is None else self.formulation.original.get(position)
-        if position is None or own is None:
+        if position is None:
             return Placement(name, "constant", where, "not computed", reason="it is a constant, computed in advance")
+        if own is None:
+            return Placement(name, "operator", where, "not computed", reason="it needs a newer opset than is allowed")
         if self._node(own).kind == "input":
             return Placement(name, "input", where, "not computed", reason="it is an input of the model")
         node, positions = self._node(own), [position]

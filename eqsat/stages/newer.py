@@ -33,13 +33,18 @@ def about_opset(replaced: Mapping[OpKey, int], priced: Priced, solution: Solutio
         return []
     notes = []
     if replaced:
-        notes.append(f"replaced by definitions of opset {newest.bound}: {_listed(replaced)}")
+        notes.append(replaced_note(replaced, newest.bound))
     found = _without_bound(priced, solution, clock)
     if found is not None:
         cost, needed = found
         less = 1 - cost / solution.cost
         notes.append(f"operators newer than opset {newest.bound} would cost {less:.1%} less: {_listed(needed)}")
     return notes
+
+
+def replaced_note(replaced: Mapping[OpKey, int], bound: int) -> str:
+    """The note on operators of the input whose definitions stand for them."""
+    return f"replaced by definitions of opset {bound}: {_listed(replaced)}"
 
 
 def _listed(needed: Mapping[OpKey, int]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate
+from eqsat.extract.old_enough import require_old_enough
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded
@@ -52,9 +53,12 @@ def price(
 
     Raises:
         OptimizationError: Something has no cost because its size is unknown.
+        TooNewError: Operators need a newer opset than the file may have, and no rule has another form.
     """
     with clock.stage("price"):
-        return Priced(saturated, pricing, _formulation(saturated, pricing, outputs, forbidden), tuple(outputs))
+        formulation = _formulation(saturated, pricing, outputs, forbidden)
+        require_old_enough(formulation, pricing, saturated.saturation.encoding)
+        return Priced(saturated, pricing, formulation, tuple(outputs))
 
 
 def _formulation(

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import eqsat
+from eqsat import search
 from eqsat.errors import ModelError
 from tests.model.running import random_inputs, run_ort
 
@@ -153,15 +154,106 @@ def test_what_the_input_has_is_replaced_before_the_search() -> None:
     assert result.cost > result.baseline_cost
 
 
-def test_a_saved_result_keeps_its_bound_and_an_input_without_definition_is_named(tmp_path: Path) -> None:
-    signature = "g (float[1,1,4,4,4] x, float[1,2,2,2,3] at) => (float[1,1,2,2,2] y)"
-    text = f'<ir_version: 9, opset_import: ["": 20]> {signature} {{ y = GridSample(x, at) }}'
-    result = eqsat.optimize(text, opset=16, verify=False)
-    with pytest.raises(ModelError, match="GridSample"):
-        result.save(tmp_path / "out.onnx")
-    assert not list(tmp_path.iterdir())
-    result.save(tmp_path / "out.onnx", opset=20)
-    assert _version(tmp_path / "out.onnx") == 20
+def test_a_saved_result_keeps_its_bound(tmp_path: Path) -> None:
+    result = eqsat.optimize(_model("new"), opset=17)
+    result.save(tmp_path / "out.onnx")
+    assert _version(tmp_path / "out.onnx") <= 17
+    newer = eqsat.optimize(_model("new"))
+    newer.save(tmp_path / "out.onnx", opset=18)
+    assert _version(tmp_path / "out.onnx") <= 18
+
+
+WITHOUT_DEFINITION = {
+    "one": (
+        "(uint8[4] x) => (uint8[4] y) { a = BitwiseNot(x) y = Add(a, x) }",
+        ("a: ", "`BitwiseNot`, which needs opset 18", "--opset 18"),
+    ),
+    "all": (
+        "(uint8[4] x, float[1,1,2,2,2] v, float[1,1,1,1,3] at) => (uint8[4] y, float[1,1,1,1,1] z) {"
+        "a = BitwiseNot(x) b = BitwiseNot(a) y = BitwiseAnd(b, x) z = GridSample(v, at) }",
+        (
+            "4 that need a newer one",
+            "`BitwiseAnd` (opset 18; y)",
+            "`BitwiseNot` (opset 18; a and 1 more)",
+            "--opset 20",
+        ),
+    ),
+    "body": (
+        "(bool c, uint8[4] x) => (uint8[4] y) { y = If<then_branch = t () => (uint8[4] a) { a = BitwiseNot(x) },"
+        "else_branch = e () => (uint8[4] b) { d = BitwiseXor(x, x) e = BitwiseNot(d) b = Add(e, x) }>(c) }",
+        ("3 that need a newer one", "`BitwiseXor` (opset 18; d)"),
+    ),
+    "function": ("(uint8[4] x) => (uint8[4] y) { y = my.F(x) }", ("BitwiseNot", "18")),
+}
+_FUNCTION = '<domain: "my", opset_import: ["": 20]> F (a) => (b) { b = BitwiseNot(a) }'
+
+
+@pytest.mark.parametrize("limit", [None, 0])
+@pytest.mark.parametrize("name", list(WITHOUT_DEFINITION))
+def test_what_is_too_new_and_has_no_definition_is_named_before_it_is_saved(
+    name: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it at once, also where the model is too large to be searched."""
+    if limit is not None:
+        monkeypatch.setattr(search, "MOST_PLACED", limit)
+    graph, wanted = WITHOUT_DEFINITION[name]
+    text = f'<ir_version: 9, opset_import: ["": 20, "my": 1]> g {graph} {_FUNCTION if name == "function" else ""}'
+    with pytest.raises(ModelError, match="operators of opset 17 or older are required") as caught:
+        eqsat.optimize(text, opset=17)
+    for part in wanted:
+        assert part in str(caught.value)
+    assert eqsat.optimize(text, opset=20).cost > 0
+
+
+def test_what_is_constant_is_not_too_new(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["": 20]> g (uint8[4] x) => (uint8[4] y) <uint8[4] w = {1,2,3,4}> {
+      a = BitwiseNot(w) y = Add(a, x) }"""
+    eqsat.optimize(text, opset=17).save(tmp_path / "out.onnx")
+    assert _version(tmp_path / "out.onnx") <= 17
+    feed = {"x": np.arange(4, dtype=np.uint8)}
+    wanted = run_ort(onnx.parser.parse_model(text), feed)
+    np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "out.onnx"), feed)[0], wanted[0])
+
+
+@pytest.mark.parametrize("place", ["main", "body"])
+def test_rules_may_have_another_form_of_what_is_too_new(place: str, tmp_path: Path) -> None:
+    """A form that costs more than the operator, which is never chosen."""
+    rules = tmp_path / "my.rules"
+    rules.write_text("rule complement : exact\n    BitwiseNot(x)  =>  255 - x\n    where x.dtype == uint8\n")
+    node = "a = BitwiseNot(x) y = Add(a, x)"
+    if place == "body":
+        node = """y = If<then_branch = t () => (uint8[4] p) { a = BitwiseNot(x) p = Add(a, x) },
+          else_branch = e () => (uint8[4] q) { q = Mul(x, x) }>(c)"""
+    text = f'<ir_version: 9, opset_import: ["": 20]> g (bool c, uint8[4] x) => (uint8[4] y) {{ {node} }}'
+    result = eqsat.optimize(text, opset=17, rules=[rules])
+    result.save(tmp_path / "out.onnx")
+    assert _version(tmp_path / "out.onnx") <= 17
+    assert np.isfinite(result.baseline_cost) and "BitwiseNot" not in onnx.printer.to_text(
+        onnx.load(tmp_path / "out.onnx")
+    )
+    for c in (True, False):
+        feed = {"c": np.array(c), "x": np.arange(250, 254, dtype=np.uint8)}
+        wanted = run_ort(onnx.parser.parse_model(text), feed)[0]
+        np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "out.onnx"), feed)[0], wanted)
+
+
+@pytest.mark.parametrize("name", ["new", "branches"])
+def test_a_model_that_is_left_unchanged_is_priced_as_it_is_written(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = eqsat.optimize(_model(name), opset=13, default_rules=False, verify=False)
+    monkeypatch.setattr(search, "MOST_PLACED", 0)
+    result = eqsat.optimize(_model(name), opset=13)
+    assert result.baseline_cost == pytest.approx(searched.baseline_cost)
+    assert result.cost == pytest.approx(searched.cost) and result.cost >= result.baseline_cost
+    assert any("replaced by definitions of opset 13" in note for note in result.summary.notes)
+    path = tmp_path / "out.onnx"
+    result.save(path)
+    assert _version(path) <= 13
+    assert eqsat.optimize(path, default_rules=False).cost == pytest.approx(result.cost)
+    feed = random_inputs(_model(name))
+    for a, b in zip(run_ort(_model(name), feed), run_ort(onnx.load(path), feed), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("opset", [3, 99])

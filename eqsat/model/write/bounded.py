@@ -18,6 +18,7 @@ from eqsat.model.inference.infer import infer_body
 from eqsat.model.load import load
 from eqsat.model.write.older import check_bound, is_newer, least_opset
 from eqsat.model.write.runnable import replace_by_definitions, scopes
+from eqsat.model.write.too_new import Newer
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, op_key, tensor_of
 from eqsat.schema.body import Body
@@ -51,6 +52,17 @@ def within_opset(model: ir.Model, bound: int | None) -> tuple[ir.Model, dict[OpK
         if node.graph is None:
             replaced[op_key(node)] = max(needed, replaced.get(op_key(node), 0))
     return (load(copy), replaced) if replaced else (model, {})
+
+
+def newer_in(graph: ir.Graph, bound: int) -> list[Newer]:
+    """The operators of a body, and of those in it, that cannot be written at an opset.
+
+    Args:
+        graph: A body of the model as loaded.
+        bound: The newest opset.
+    """
+    needed = ((node, least_opset(node, {}, bound)) for node in ir.traversal.RecursiveGraphIterator(graph))
+    return [Newer.of(node, version) for node, version in needed if version > bound]
 
 
 def _newer(model: ir.Model, bound: int) -> list[tuple[ir.Node, int]]:

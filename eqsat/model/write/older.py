@@ -21,6 +21,7 @@ from eqsat.model.inference.annotate import function_types
 from eqsat.model.write.concise import is_neutral
 from eqsat.model.write.references import bind_references
 from eqsat.model.write.runnable import replace_by_definitions, scopes
+from eqsat.model.write.too_new import Newer, TooNewError
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, default_attrs, from_attrs, op_key, plain_value
 from eqsat.schema.types import AttrValue, OpKey, TensorType, tensor_type
@@ -66,7 +67,7 @@ def with_source_opset(model: ir.Model, bound: int | None = None, *, flat: bool =
         flat: Whether functions will be inlined, so that the IR version need not know any.
 
     Raises:
-        ModelError: An operator needs a newer opset than the bound and has no definition.
+        TooNewError: Operators need a newer opset than the bound and have no definitions.
     """
     wanted, ir_version = source_versions(model)
     check_bound(bound)
@@ -80,11 +81,14 @@ def with_source_opset(model: ir.Model, bound: int | None = None, *, flat: bool =
     version = max(wanted, OLDEST)
     bind_references(model, lambda node: _unknown_references(node, version))
     types = function_types(model)
+    newer: list[Newer] = []
     for node in _nodes(model):
-        needed = least_opset(node, types, version)
+        needed = least_opset(node, types, version if bound is None else min(version, bound))
         if bound is not None and needed > bound:
-            raise _too_new(node, needed, bound)
+            newer.append(Newer.of(node, needed))
         version = max(version, needed)
+    if newer and bound is not None:
+        raise TooNewError(newer, bound)
     if version < opset.PINNED_OPSET:
         for node in list(_nodes(model)):
             _respell(node, types, version)
@@ -154,6 +158,9 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
         then = plain_value(ir.from_proto(a.default_value)) if a.default_value.name else None
         if n not in attrs and n not in references and n in now and now[n] != then:
             written[n] = now[n]
+    if op.name == "GridSample" and version < 20:
+        mode = {**now, **attrs}["mode"]
+        written["mode"] = _OLDER_MODES.get(str(mode), mode)
     if any(a.required and n not in {*attrs, *references, *written} for n, a in schema.attributes.items()):
         return None
     outputs = [v for v in node.outputs if v.name]
@@ -182,6 +189,8 @@ def _is_left_out(
         return isinstance(size, int) and isinstance(value, int) and size % value == 0
     if op.name in ("QuantizeLinear", "DequantizeLinear") and name == "axis":
         return True  # Before it existed, scales are scalars, and for those it says nothing.
+    if op.name == "RoiAlign" and name == "coordinate_transformation_mode":
+        return value == "output_half_pixel"  # What was done before there was a choice.
     if name == "noop_with_empty_axes" and len(node.inputs) > 1:
         return True  # There are axes: as an attribute they are not empty.
     return is_neutral(op, name, value)
@@ -265,6 +274,17 @@ def _clipped(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version
     return version >= 12 or (version == 11 and known is not None and known.dtype == ir.DataType.FLOAT)
 
 
+def _sampled(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
+    """Before opset 20 there were images only, for which ONNX Runtime had a kernel of float32 only."""
+    known = _type(node.inputs[0], types)
+    if known is None or known.shape is None or len(known.shape) != 4:
+        return version >= 20
+    return version >= 20 or known.dtype == ir.DataType.FLOAT
+
+
+_OLDER_MODES = {"linear": "bilinear", "cubic": "bicubic"}
+"""How GridSample called its modes before opset 20."""
+
 _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], int], bool]] = {
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _on_last_axis),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _with_scalar_scale),
@@ -276,11 +296,10 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
     "BatchNormalization": _inference,
     "Clip": _clipped,
     "Dropout": _since(12),
-    "GridSample": _since(20),
+    "GridSample": _sampled,
     "GroupNormalization": _since(21),
     "Pad": _since(11),
     "Resize": _resize,
-    "RoiAlign": _since(16),
     "Scan": _since(9),
 }
 """Nodes that an older schema accepts, but with another meaning."""
@@ -355,12 +374,3 @@ def _type(value: ir.Value | None, types: Mapping[ir.Value, TensorType | None]) -
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:
     for scope in scopes(model):
         yield from scope
-
-
-def _too_new(node: ir.Node, needed: int, bound: int) -> ModelError:
-    return ModelError(
-        f"operators of opset {bound} or older are required",
-        place=node.name or node.op_type,
-        actual=f"`{node.op_type}`, which needs opset {needed} with these inputs and attributes",
-        hint=f"allow a newer opset: `--opset {needed}`",
-    )

@@ -259,3 +259,55 @@ def test_an_attribute_for_empty_axes_needs_no_newer_opset_where_there_are_axes(t
     assert _version(tmp_path / "m.onnx") == 11
     x = np.arange(6, dtype=F).reshape(2, 3)
     np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "m.onnx"), {"x": x})[0], [3, 12])
+
+
+def _sampling(version: int, attributes: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    text = f"""<ir_version: 7, opset_import: ["": {version}]>
+      g (float[1,2,4,5] x, float[1,3,3,2] at) => (float[1,2,3,3] y) {{
+      y = GridSample<{attributes}>(x, at) }}"""
+    at = rng.uniform(-1.5, 1.5, (1, 3, 3, 2)).astype(F)
+    return onnx.parser.parse_model(text), {"x": rng.standard_normal((1, 2, 4, 5)).astype(F), "at": at}
+
+
+def _pooling(version: int, attributes: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    text = f"""<ir_version: 5, opset_import: ["": {version}]>
+      g (float[1,2,6,6] x, float[3,4] at, int64[3] of) => (float[3,2,2,3] y) {{
+      y = RoiAlign<output_height=2, output_width=3, spatial_scale=0.5, sampling_ratio=2{attributes}>(x, at, of) }}"""
+    at = np.sort(rng.uniform(0, 12, (3, 4))).astype(F)
+    return onnx.parser.parse_model(text), {
+        "x": rng.standard_normal((1, 2, 6, 6)).astype(F),
+        "at": at,
+        "of": np.zeros(3, np.int64),
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "oldest"),
+    [
+        *((_sampling(v, f'mode="{m}"'), 16) for v, m in ((16, "bilinear"), (18, "nearest"), (16, "bicubic"))),
+        *((_sampling(20, f'mode="{m}", padding_mode="border"'), 16) for m in ("linear", "nearest", "cubic")),
+        (_sampling(20, "align_corners=1"), 16),
+        (_sampling(16, 'padding_mode="reflection"'), 16),
+        (_pooling(10, ""), 10),
+        (_pooling(12, ', mode="max"'), 10),
+        (_pooling(16, ', coordinate_transformation_mode="output_half_pixel"'), 10),
+        (_pooling(16, ""), 16),
+    ],
+)
+def test_operators_whose_attributes_were_called_otherwise(
+    made: tuple[onnx.ModelProto, dict[str, np.ndarray]], oldest: int, tmp_path: Path
+) -> None:
+    """At the opset of the input, and at the oldest one at which the same can be said."""
+    model, feed = made
+    wanted = run_ort(model, feed)[0]
+    given = model.opset_import[0].version
+    for bound, version in ((None, given), (oldest, oldest)):
+        save(load(model), tmp_path / "m.onnx", opset=bound)
+        assert _version(tmp_path / "m.onnx") == version
+        onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
+        np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "m.onnx"), feed)[0], wanted)
+    if oldest > 10:
+        with pytest.raises(ModelError, match=f"needs opset {oldest} "):
+            save(load(model), tmp_path / "m.onnx", opset=oldest - 1)
