@@ -300,7 +300,7 @@ class Search:
             origins = add_origins(model, priced, program, inner, loaded.carried_out)
         is_best = objective == "best" and limited is None
         newer = about_opset(loaded.newer, priced, solution, clock) if is_best else ()
-        solution = solution_with_bodies(solution, program, priced.pricing, inner)
+        solution = solution_with_bodies(solution, program, priced.pricing, self.nested.costs_of(inner))
         summary = collect(
             loaded,
             priced,
@@ -314,7 +314,7 @@ class Search:
         )
         summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if loaded.given is not self.model:
-            cost, count = cost_before(loaded.given, costs_of(loaded))
+            cost, count = cost_before(loaded.given, loaded.targets, loaded.sizes)
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
         result = Result(
             model=model,
@@ -421,6 +421,6 @@ def _saturated(
         alternatives=alternatives,
     )
     seen, encoding = saturated.snapshot, saturated.saturation.encoding
-    newest = None if options.opset is None else Newest(options.opset, nested.costs.of, nested.newer)
+    newest = None if options.opset is None else Newest(options.opset, nested.graphs, nested.newer)
     pricing = Pricing(seen, costs_of(loaded), Runtime(seen, encoding), nested.costs, newest)
     return price(saturated, pricing, loaded.outputs, clock)

@@ -55,9 +55,9 @@ def as_it_stands(
     if loaded.newer and options.opset is not None:
         notes = (*notes, replaced_note(loaded.newer, options.opset))
     with clock.stage("price"):
-        after = before = _on_host(*cost_before(model, costs))
+        after = before = _on_host(*cost_before(model, loaded.targets, loaded.sizes))
         if model is not loaded.given:
-            before = _on_host(*cost_before(loaded.given, costs))
+            before = _on_host(*cost_before(loaded.given, loaded.targets, loaded.sizes))
         summary = summarize_untouched(
             model, costs.targets, before, after, clock.seconds, objective, options.numerics, reason, notes
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from eqsat.control.model import body_model
@@ -10,29 +12,36 @@ from eqsat.errors import EqsatError
 from eqsat.extract.bodies import BodyCost, BodyCosts, mean_seconds
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
+from eqsat.rules.ast import Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import op_key
+from eqsat.schema.chosen_sizes import where_costed
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.types import type_of
 from eqsat.simplify.edit import constant_of
 from eqsat.simplify.site import is_control, sites
+from eqsat.stages.load import sizes_inside
 from eqsat.targets.cost import CostModel
 
 
-def cost_before(model: ir.Model, costs: CostModel) -> tuple[float, int]:
+def cost_before(model: ir.Model, targets: Sequence[Target], sizes: FreeSizes) -> tuple[float, int]:
     """Seconds on the host, and how many operators there are; constant expressions do not count.
 
     Args:
         model: As loaded.
-        costs: The host first.
+        targets: The host first.
+        sizes: Those that are free. A body may have others of its own, which are taken as in its search.
 
     Raises:
         OptimizationError: The size of a tensor is not known.
     """
+    costs = CostModel(targets, bindable=False, sizes=where_costed(sizes))
     seconds, count = 0.0, 0
     bodies: dict[ir.Graph, BodyCost] = {}
     for site in sites(model.graph):
         try:
-            once, inner = cost_before(body_model(site, model), costs)
+            body = body_model(site, model)
+            once, inner = cost_before(body, targets, sizes_inside(sizes, body))
         except EqsatError:
             continue
         bodies[site.graph] = BodyCost(once, once, once)

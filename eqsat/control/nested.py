@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 import onnx_ir as ir
 
+from eqsat.control.before import cost_before
 from eqsat.control.model import body_model
 from eqsat.control.put_back import to_body
 from eqsat.errors import EqsatError, VerificationError
@@ -102,6 +103,7 @@ class Nested(Generic[S]):
         counts: By target, the number of the last region in these.
         notes: On bodies that stay as they are, a sentence each.
         newer: What is too new in bodies for which there is no program within the opset.
+        unchanged: What the bodies cost that stay as they are.
     """
 
     searches: tuple[tuple[Site, S], ...] = ()
@@ -109,11 +111,21 @@ class Nested(Generic[S]):
     counts: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
     newer: Mapping[ir.Graph, Sequence[Newer]] = field(default_factory=dict)
+    unchanged: Mapping[ir.Graph, BodyCost] = field(default_factory=dict)
 
     @property
     def costs(self) -> BodyCosts:
-        """What the best programs cost."""
-        return BodyCosts({inner.site.graph: body_cost(inner.found.result) for inner in self.best})
+        """What the best programs cost, and what stays as it is."""
+        return self.costs_of(self.best)
+
+    @property
+    def graphs(self) -> frozenset[ir.Graph]:
+        """The bodies that programs replace."""
+        return frozenset(inner.site.graph for inner in self.best)
+
+    def costs_of(self, inner: Sequence[Inner]) -> BodyCosts:
+        """The same for other programs."""
+        return BodyCosts({**self.unchanged, **{one.site.graph: body_cost(one.found.result) for one in inner}})
 
     def find(
         self, objective: Objective, seed: int, counts: dict[str, int] | None
@@ -154,26 +166,35 @@ def search_bodies(
     notes: list[str] = []
     best: list[Inner] = []
     newer: dict[ir.Graph, Sequence[Newer]] = {}
+    unchanged: dict[ir.Graph, BodyCost] = {}
     for (site, model), size in zip(places, sizes, strict=True):
         part, left = size / max(left, 1), left - size
+        body: Loaded | None = None
         try:
             body = inside(loaded, body_model(site, model))
             found = search(body, clock.share(max(part, LEAST_SHARE)))
-            if found.untouched:
-                notes += [f"in the {site}: {note}" for note in found.notes]
-                continue
-            best += _found([(site, found)], "best", 0, counts)
+            if not found.untouched:
+                best += _found([(site, found)], "best", 0, counts)
+                searches.append((site, found))
+            notes += [f"in the {site}: {note}" for note in found.notes]
         except VerificationError:
             raise
         except TooNewError as error:
             newer[site.graph] = error.found
-            continue
         except EqsatError as error:
             notes.append(f"the {site} is left unchanged: {' '.join(str(error).split(' hint: ')[0].split())}")
-            continue
-        notes += [f"in the {site}: {note}" for note in found.notes]
-        searches.append((site, found))
-    return Nested(tuple(searches), tuple(best), counts, tuple(notes), newer)
+        if body is not None and not (searches and searches[-1][0] is site):
+            unchanged.update(_as_it_is(site, body))
+    return Nested(tuple(searches), tuple(best), counts, tuple(notes), newer, unchanged)
+
+
+def _as_it_is(site: Site, body: Loaded) -> dict[ir.Graph, BodyCost]:
+    """What a body costs that is left unchanged; nothing if that cannot be said, and the operator is opaque."""
+    try:
+        once, _ = cost_before(body.given, body.targets, body.sizes)
+    except EqsatError:
+        return {}
+    return {site.graph: BodyCost(once, once, once)}
 
 
 def bodies_of(inner: Sequence[Inner]) -> tuple[dict[ir.Graph, ir.Graph], list[ir.Function]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from eqsat.control.nested import Inner, body_cost
+from eqsat.control.nested import Inner
 from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
@@ -18,18 +18,17 @@ from eqsat.simplify.site import sites
 from eqsat.stages.assemble import Program
 
 
-def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing, inner: Sequence[Inner]) -> Solution:
+def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing, costs: BodyCosts) -> Solution:
     """The solution with the costs of these programs of its bodies, and a bound that holds for all of them.
 
     Args:
         solution: Of the problem, in which bodies cost what the best known programs cost.
         program: The chosen one.
         pricing: Of the problem.
-        inner: The programs of the bodies.
+        costs: Those of the programs of the bodies.
     """
-    if not inner:
+    if not costs.of:
         return solution
-    costs = BodyCosts({one.site.graph: body_cost(one.found.result) for one in inner})
     nodes = [
         enode
         for node, enode in zip(program.plan.nodes, program.assembled.enodes, strict=True)

@@ -39,6 +39,7 @@ def complete_inputs(
     *,
     dims: Mapping[str, Bound] | None = None,
     seed: int = 0,
+    unknown: tuple[int, ...] | None = None,
 ) -> dict[str, Any]:
     """The given inputs, and random ones for the rest.
 
@@ -53,6 +54,7 @@ def complete_inputs(
         dims: Sizes of symbolic dimensions that no given array determines. Expressions are those of a model that was
             loaded with them.
         seed: Of the random inputs.
+        unknown: The shape of tensors of unknown rank; None if they have to be given.
 
     Raises:
         ExecutionError: An input that is not given is of a kind that cannot be drawn, or of an unknown size.
@@ -72,7 +74,7 @@ def complete_inputs(
     _require_sizes(model, drawn, sizes)
     for value in _inputs(model):
         if value.name not in complete:
-            complete[value.name or ""] = _random(model, value, sizes, seed)
+            complete[value.name or ""] = _random(model, value, sizes, seed, unknown)
     return complete
 
 
@@ -126,14 +128,17 @@ def _symbol(dim: int | ir.SymbolicDim) -> str | None:
     return None if isinstance(dim, int) or dim.value is None else str(dim.value)
 
 
-def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> Any:
+def _random(
+    model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int, unknown: tuple[int, ...] | None
+) -> Any:
     """A tensor, a map, a sequence of a few, or an optional that is there."""
     if is_map(value):
         maps = [_map(model, value, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
         return maps if isinstance(value.type, ir.SequenceType) else maps[0]
     if isinstance(value.type, ir.SequenceType) and isinstance(value.type.elem_type, ir.TensorType):
-        return [_tensor(model, value, sizes, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
-    return _tensor(model, value, sizes, seed, value.name or "")
+        return [_tensor(model, value, value.shape, sizes, seed, f"{value.name}[{i}]") for i in range(_ELEMENTS)]
+    shape = value.shape if value.shape is not None or unknown is None else ir.Shape(unknown)
+    return _tensor(model, value, shape, sizes, seed, value.name or "")
 
 
 def _map(model: ir.Model, value: ir.Value, seed: int, name: str) -> dict[Any, Any]:
@@ -153,7 +158,9 @@ def _map(model: ir.Model, value: ir.Value, seed: int, name: str) -> dict[Any, An
     return dict(zip(keys, numbers if value.dtype is None else numbers.astype(value.dtype.numpy()), strict=True))
 
 
-def _tensor(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int, name: str) -> np.ndarray:
+def _tensor(
+    model: ir.Model, value: ir.Value, given: ir.Shape | None, sizes: Mapping[str, int], seed: int, name: str
+) -> np.ndarray:
     place = f"input {value.name!r}"
     hint = "provide it with --input or as an array"
     inner = value.type.elem_type if isinstance(value.type, ir.SequenceType | ir.OptionalType) else value.type
@@ -161,9 +168,9 @@ def _tensor(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
         raise ExecutionError(
             "a tensor is required to draw a random input", place=place, actual=str(value.type), hint=hint
         )
-    if value.shape is None:
+    if given is None:
         raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
-    bound = [d if isinstance(d, int) else d.evaluate(sizes) for d in value.shape]
+    bound = [d if isinstance(d, int) else d.evaluate(sizes) for d in given]
     shape = tuple(max(0, d) if isinstance(d, int) else 1 for d in bound)
     dtype = value.dtype.numpy()
     # Numbers are drawn in a wider type.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -28,11 +28,11 @@ class Newest:
     def __init__(
         self,
         bound: int,
-        searched: Mapping[ir.Graph, object] | None = None,
+        searched: Container[ir.Graph] = (),
         without: Mapping[ir.Graph, Sequence[Newer]] | None = None,
     ) -> None:
         self.bound = bound
-        self._searched = searched or {}
+        self._searched = searched
         self._bodies = dict(without or {})
 
     def needs(
@@ -50,7 +50,9 @@ class Newest:
         if body is not None:
             needed = opset_of_body(body, inputs, self.bound) if len(inputs) == body.inputs else self.bound
         else:
-            constant = tuple(f is not None and f.is_const and (f.value is None or f.value.size > 0) for f in operands)
+            constant = tuple(
+                None if f is None else f.is_const and (f.value is None or f.value.size > 0) for f in operands
+            )
             needed = opset_needed(node.op, node.attrs, inputs, tuple(outputs), constant, self.bound)
             needed = max(needed, *(one.needed for one in self.inside(node.attrs)), 0)
         return needed if needed > self.bound else None

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.model.write.runnable import runs_alone, written
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
 _Types = Sequence[TensorType | None]
 _Signature = tuple[OpKey, tuple[ir.DataType | None, ...], ir.DataType | None]
@@ -35,7 +35,9 @@ class Runtime:
             op = node.constructor.op
             self._own.add(_signature(op, inputs, outputs))
             self._loads = self._loads and (
-                runs_alone(op, node.attrs, inputs, outputs) or written(op, node.attrs, inputs, outputs) is not None
+                any(isinstance(value, GraphAttr) for _, value in node.attrs)
+                or runs_alone(op, node.attrs, inputs, outputs)
+                or written(op, node.attrs, inputs, outputs) is not None
             )
 
     def runs(self, node: ENode, outputs: _Types) -> bool:

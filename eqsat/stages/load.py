@@ -168,17 +168,13 @@ def inside(loaded: Loaded, body: ir.Model) -> Loaded:
 
     Args:
         loaded: The model around it.
-        body: As loaded.
-
-    Raises:
-        OptimizationError: An input is not a tensor of known rank.
+        body: As loaded; the rank of an input may be unknown, as what control flow around it gives may have several.
     """
     given = settled(body)
     placing, rewriting = split(loaded.rules)
     prepared = place(given, loaded.preparing)
     placed = place(prepared.model, placing)
-    require_ranks(placed.model.graph.inputs)
-    sizes = {name: loaded.sizes.get(name, size) for name, size in free_sizes(placed.model, {}).items()}
+    sizes = sizes_inside(loaded.sizes, placed.model)
     return replace(
         loaded,
         given=given,
@@ -189,6 +185,11 @@ def inside(loaded: Loaded, body: ir.Model) -> Loaded:
         notes=(),
         sizes=sizes,
     )
+
+
+def sizes_inside(sizes: FreeSizes, body: ir.Model) -> FreeSizes:
+    """The free sizes of a body: those of the model around it, and its own."""
+    return {name: sizes.get(name, size) for name, size in free_sizes(body, {}).items()}
 
 
 def _changes(*placed: Placed) -> tuple[CarriedOut, ...]:

@@ -50,6 +50,8 @@ CONFIRM = 4
 
 MOST_SUSPECTS = 4
 """Pieces that are optimized again with only the exact rules."""
+SHAPES = ((2, 3, 2), (2, 3, 2, 2), (2, 3), (3,), ())
+"""Of inputs of unknown rank, as bodies of control flow may have them; the first one that the input takes."""
 LATE = "the time limit is over"
 """Why something was not executed."""
 
@@ -174,9 +176,7 @@ class Verifier:
             VerificationError: The result cannot be executed although the input can.
         """
         self.natural = {}
-        arrays = complete_inputs(self.model, dims=sizes, seed=self.seed)
-        wanted = {*self.programs.given, *(c for p in pieces for c in p.leaves)}
-        left, self.natural = run_input(self.programs, arrays, self.oracle, wanted)
+        arrays, left = self._input(pieces, sizes)
         try:
             return arrays, left, run_result(self.result, arrays)
         except Failed as error:
@@ -188,6 +188,27 @@ class Verifier:
                 actual=str(error)[:300],
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
             ) from error
+
+    def _input(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> tuple[dict[str, Value], list[Value]]:
+        """Inputs, and what the input model makes of them; those of unknown rank have the first shape that it takes.
+
+        Raises:
+            Failed, ExecutionError: The model does not have these sizes.
+        """
+        wanted = {*self.programs.given, *(c for p in pieces for c in p.leaves)}
+        given = self.model.graph.inputs
+        waiting = list(
+            SHAPES if any(v.shape is None and isinstance(v.type, ir.TensorType) for v in given) else SHAPES[:1]
+        )
+        while True:
+            arrays = complete_inputs(self.model, dims=sizes, seed=self.seed, unknown=waiting.pop(0))
+            try:
+                left, self.natural = run_input(self.programs, arrays, self.oracle, wanted)
+            except (Failed, ExecutionError):
+                if not waiting:
+                    raise
+                continue
+            return arrays, left
 
     def _at_equal_sizes(
         self, pieces: Sequence[Piece], sizes: Mapping[str, int]

@@ -77,7 +77,7 @@ def opset_needed(
     attrs: Attrs,
     inputs: tuple[TensorType | None, ...],
     outputs: tuple[TensorType | None, ...],
-    constant: tuple[bool, ...],
+    constant: tuple[bool | None, ...],
     wanted: int,
 ) -> int:
     """The least opset from ``wanted`` on at which an operator can be written.
@@ -87,7 +87,7 @@ def opset_needed(
         attrs: Its attributes.
         inputs: Types of its operands, None for an absent or unknown one.
         outputs: Types of its results, None for one that nothing reads.
-        constant: Which operands are constants with elements, and so may have been attributes.
+        constant: Which operands are constants with elements, and so may have been attributes; None for an absent one.
         wanted: Where to begin.
     """
     if op.domain or any(isinstance(value, GraphAttr | OpaqueAttr) for _, value in attrs):
@@ -100,8 +100,8 @@ def opset_needed(
     return least_opset(node, {}, wanted)
 
 
-def _operand(kind: TensorType | None, constant: bool) -> ir.Value | None:
-    if kind is None:
+def _operand(kind: TensorType | None, constant: bool | None) -> ir.Value | None:
+    if constant is None:
         return None
     if not constant:
         return _typed(ir.Value(name="x"), kind)
@@ -109,7 +109,9 @@ def _operand(kind: TensorType | None, constant: bool) -> ir.Value | None:
     return _typed(ir.Node("", "Constant", [], [some]).outputs[0], kind)
 
 
-def _typed(value: ir.Value, kind: TensorType) -> ir.Value:
+def _typed(value: ir.Value, kind: TensorType | None) -> ir.Value:
+    if kind is None:
+        return value
     value.type = ir.TensorType(kind.dtype)
     value.shape = None if kind.shape is None else ir.Shape(kind.shape)
     return value
@@ -134,7 +136,7 @@ def opset_of_body(body: Body, inputs: tuple[TensorType | None, ...], wanted: int
     for node in body.nodes:
         end = len(constant) + node.outputs
         given = tuple(None if i is None else types[i] for i in node.inputs)
-        known = tuple(i is not None and constant[i] for i in node.inputs)
+        known = tuple(None if i is None else constant[i] for i in node.inputs)
         wanted = max(wanted, opset_needed(node.op, node.attrs, given, tuple(types[len(constant) : end]), known, wanted))
         constant += [node.op == _CONSTANT] * node.outputs
     return wanted
