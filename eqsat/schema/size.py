@@ -334,7 +334,7 @@ def remainder(a: int, b: int) -> int:
         if _is_product(b) and _parted(a, b)[1] == 0:
             return 0
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
-    _, rest = _parted(a, b)
+    _, rest = _parted(_without_remainders(a, b), b)
     low, high = closer_bounds(rest)
     if low < 0:
         if isinstance(b, Size):
@@ -343,6 +343,18 @@ def remainder(a: int, b: int) -> int:
         rest = _made({monomial: factor % b for monomial, factor in (_terms(rest) or {}).items()})
         low, high = closer_bounds(rest)
     return rest if high < closer_bounds(b)[0] else _atom("%", rest, b)
+
+
+def _without_remainders(value: int, b: int) -> int:
+    """What has the same remainder without remainders in it: sympy takes ``Mod(3*Mod(n, 4), 4)`` for ``3*Mod(n, 4)``."""
+    total: int = 0
+    for monomial, factor in (_terms(value) or {}).items():
+        term: int = factor
+        for atom in monomial:
+            goes = isinstance(atom, Operation) and atom.kind == "%" and _parted(atom.b, b)[1] == 0
+            term = term * (atom.a if goes and isinstance(atom, Operation) else Size({(atom,): 1}))
+        total = total + term
+    return total
 
 
 def _is_product(value: int) -> bool:

@@ -72,6 +72,10 @@ CASES: dict[str, tuple[str, Feeds]] = {
         "(float[7] x) => (float[n] y, int64[n] i, int64[7] j, int64[n] c) {y, i, j, c = Unique<sorted=0>(x)}",
         [{"x": COPIES}],
     ),
+    "unique of ONNX Runtime": (
+        "(float[7] x) => (float[n] y, int64[7] i, int64[n] c) {y, i, c = com.microsoft.Unique(x)}",
+        [{"x": np.array(x, np.float32)} for x in ([3, 1, 1, 2, 3, 0, -0.0], [2] * 7, range(7))],
+    ),
     "unique rows": (
         "(float[3,4] x) => (float[n,4] y, int64[n] i, int64[3] j, int64[n] c) {y, i, j, c = Unique<axis=0>(x)}",
         [*SOME, {"x": X[[1, 0, 1]]}],

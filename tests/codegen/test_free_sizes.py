@@ -59,6 +59,10 @@ CASES = {
     "{y = LayerNormalization(x, w, c)}",
     "heads": "(float[b,s,24] x) => (float[b,3,s,8] y) {h = Shape<start=0,end=2>(x) r = Constant<value_ints=[3,8]>() "
     "f = Concat<axis=0>(h, r) t = Reshape(x, f) y = Transpose<perm=[0,2,1,3]>(t)}",
+    "padded to a multiple": "(float[1,1,s,4] x) => (float[1,1,p,q] y) {n = Shape<start=2,end=3>(x) "
+    "f = Constant<value_ints=[4]>() m = Mod(n, f) d = Sub(f, m) e = Mod(d, f) z = Constant<value_ints=[0,0,0,0,0,0]>() "
+    "o = Constant<value_ints=[0]>() a = Concat<axis=0>(z, e, o) t = Pad(x, a) "
+    "y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(t)}",
     "heads joined": "(float[b,3,s,8] x) => (float[b,s,24] y) {t = Transpose<perm=[0,2,1,3]>(x) "
     "f = Constant<value_ints=[0,0,24]>() y = Reshape(t, f)}",
     "axes joined": "(float[b,s,8] x) => (float[n,8] y) {f = Constant<value_ints=[-1,8]>() y = Reshape(x, f)}",

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+import eqsat
 from eqsat.model.inlining import MOST_CALLS, inline_calls
 from tests.model.running import run_ort
 
@@ -58,3 +59,36 @@ def test_what_stays_is_neither_copied_nor_changed() -> None:
     assert len(model.graph) == 2 * COUNT
     feed = {"v0": np.array([-1.0, 2.0, -3.0, 0.5], np.float32)}
     np.testing.assert_array_equal(run_ort(proto, feed)[0], run_ort(ir.to_proto(model), feed)[0])
+
+
+_LEAKY = """<domain: "my", opset_import: ["": 17]>
+  Leaky <alpha: float = 0.1> (a) => (r) { r = LeakyRelu<alpha: float = @alpha>(a) }"""
+_OUTER = '<domain: "my", opset_import: ["": 17, "my": 1]> Outer %s (a) => (r) { r = my.Leaky%s(a) }'
+
+
+@pytest.mark.parametrize(
+    ("call", "outer", "slope"),
+    [
+        ("my.Leaky(x)", "", 0.1),
+        ("my.Leaky<alpha = 0.3>(x)", "", 0.3),
+        ("my.Outer(x)", _OUTER % ("", ""), 0.1),
+        ("my.Outer(x)", _OUTER % ("<beta: float = 0.7>", "<alpha: float = @beta>"), 0.7),
+        ("my.Outer(x)", _OUTER % ("<beta>", "<alpha: float = @beta>"), 0.1),
+        ("my.Outer<beta = 0.4>(x)", _OUTER % ("<beta>", "<alpha: float = @beta>"), 0.4),
+    ],
+)
+def test_attributes_that_calls_leave_out_have_the_defaults_of_functions(call: str, outer: str, slope: float) -> None:
+    """In the main graph and in bodies, beside calls that give them."""
+    text = f"""<ir_version: 8, opset_import: ["": 17, "my": 1]>
+      g (bool c, float[5] x) => (float[5] y, float[5] z, float[5] w) {{ y = {call} w = my.Leaky<alpha = 0.6>(x)
+      z = If(c) <then_branch = t () => (float[5] a) {{ a = {call} }}, else_branch = e () => (float[5] b) {{
+        b = Neg(x) }}> }}
+      {_LEAKY} {outer}"""
+    x = np.array([-2, -1, 0, 1, -0.5], np.float32)
+    feed = {"c": np.array(True), "x": x}
+    wanted = np.where(x < 0, np.float32(slope) * x, x)
+    for found in (eqsat.run(text, feed), eqsat.optimize(text).run(feed)):
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-6)
+        np.testing.assert_allclose(found["z"], wanted, rtol=1e-6)
+        np.testing.assert_allclose(found["w"], np.where(x < 0, np.float32(0.6) * x, x), rtol=1e-6)
+    np.testing.assert_allclose(run_ort(onnx.parser.parse_model(text), feed)[0], wanted, rtol=1e-6)

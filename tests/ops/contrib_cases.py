@@ -178,6 +178,8 @@ def matmul_n_bits() -> Iterator[Case]:
             if bits == 4:
                 groups = np.sort(integers(0, blocks, (depth,)))
                 yield Case(name, [x, packed, scales, None, groups], attrs, weights=fixed)
+                unsorted = integers(0, blocks, (depth,))
+                yield Case(name, [x, packed, scales, floats(width * blocks), unsorted], attrs, weights=fixed)
             half = [x.astype(np.float16), packed, scales.astype(np.float16)]
             yield Case(name, half, attrs, weights=fixed, tolerance=2e-2)
 

@@ -149,6 +149,14 @@ def test_equal_sizes_are_equal_everywhere(left: Tree, right: Tree) -> None:
     assert not divisor or all(number(left, at) % divisor == 0 for at in where_defined(left))
 
 
+def test_remainders_of_remainders_have_none_in_them() -> None:
+    """sympy takes ``Mod(3*Mod(n, 4), 4)`` for ``3*Mod(n, 4)``."""
+    padding = (4 - N % 4) % 4
+    assert padding == 3 * N % 4 and f"{padding:model}".count("Mod") == 1
+    assert (3 * (N % 8) * M + M % 4) % 4 == (3 * N * M + M) % 4 and (N % 4 % M) % M == N % 4 % M
+    assert (3 * (N % 6)) % 4 != 3 * N % 4
+
+
 def test_what_is_exact_stays_a_polynomial() -> None:
     assert N * 8 // 8 == N and (8 * N + 3) // 8 == N and (16 * N + 5) % 16 == 5
     assert (N * M) // M == N and N - N == 0 and not isinstance(N - N, Size)

@@ -190,7 +190,7 @@ def _is_left_out(
     if op.name in ("QuantizeLinear", "DequantizeLinear") and name == "axis":
         return True  # Before it existed, scales are scalars, and for those it says nothing.
     if op.name == "RoiAlign" and name == "coordinate_transformation_mode":
-        return value == "output_half_pixel"  # What was done before there was a choice.
+        return True  # It says what was done before there was a choice.
     if name == "noop_with_empty_axes" and len(node.inputs) > 1:
         return True  # There are axes: as an attribute they are not empty.
     return is_neutral(op, name, value)
@@ -274,6 +274,10 @@ def _clipped(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version
     return version >= 12 or (version == 11 and known is not None and known.dtype == ir.DataType.FLOAT)
 
 
+def _aligned(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
+    return version >= 16 or _complete(node).get("coordinate_transformation_mode") == "output_half_pixel"
+
+
 def _sampled(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
     """Before opset 20 there were images only, for which ONNX Runtime had a kernel of float32 only."""
     known = _type(node.inputs[0], types)
@@ -300,6 +304,7 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
     "GroupNormalization": _since(21),
     "Pad": _since(11),
     "Resize": _resize,
+    "RoiAlign": _aligned,
     "Scan": _since(9),
 }
 """Nodes that an older schema accepts, but with another meaning."""

@@ -44,14 +44,14 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     if bits not in _PACKED or block <= 0 or attrs.get("weight_prepacked"):
         return None
     w = Writer(types)
-    if w.given(4) is not None and (bits != 4 or w.given(3) is not None):
+    known = w.type(3)
+    if w.given(4) is not None and (bits != 4 or (known is not None and known.dtype == _BYTE)):
         return None  # ONNX Runtime computes something else there than the schema says.
     blocks = -(-depth // block)
     dtype = w.dtype
     levels = w.reshaped(unpacked(w, w.reshaped(1, width, blocks, -1), bits, 3), width, blocks, block)
     scales = w.reshaped(2, width, blocks, 1)
     zero = w.constant(2 ** (bits - 1), dtype)
-    known = w.type(3)
     if known is not None and known.dtype == _BYTE:
         zeros = unpacked(w, w.reshaped(3, width, -1), bits, 2)
         zeros = w.op("Slice", zeros, *map(w.constant, ([0], [blocks], [1])))
@@ -63,6 +63,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         # Each row of B' names its block.
         levels = w.op("Slice", w.reshaped(levels, width, -1), *map(w.constant, ([0], [depth], [1])))
         scales = w.op("Gather", w.reshaped(scales, width, blocks), 4, axis=1)
+        zero = zero if known is None else w.op("Gather", w.reshaped(zero, width, blocks), 4, axis=1)
         weights = w.op("Mul", w.op("Sub", levels, zero), scales)
     else:
         weights = w.reshaped(w.op("Mul", w.op("Sub", levels, zero), scales), width, -1)

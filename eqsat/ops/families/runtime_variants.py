@@ -77,6 +77,13 @@ def unique(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return values[order], place[inverse.reshape(-1)].astype(np.int64), counts[order].astype(np.int64)
 
 
+def unsorted(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+    """Unique without sorting; the standard gives the first place of each value as well."""
+    w = Writer(types)
+    values, _, places, counts = w.several("Unique", 4, 0, sorted=0)
+    return w.body(values, places, counts)
+
+
 def _unique_types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
     x = inputs[0]
     if x is None:
@@ -104,4 +111,5 @@ declare("Inverse", domain=MICROSOFT, numpy=inverse, macs=count.inverse, need=nee
     typed_like=Like("Identity"))
 declare("MatMulInteger16", domain=MICROSOFT, numpy=matmul_integer_16, definition=wide_product,
     macs=count.product, need=need_product(1), typed_like=Like("MatMul", (0, 1), ir.DataType.INT32))
-declare("Unique", domain=MICROSOFT, numpy=unique, types=_unique_types, shaped_by=(0,), macs=count.input_elements)
+declare("Unique", domain=MICROSOFT, numpy=unique, definition=unsorted, types=_unique_types, shaped_by=(0,),
+    macs=count.input_elements)
