@@ -339,7 +339,8 @@ def remainder(a: int, b: int) -> int:
     if low < 0:
         if isinstance(b, Size):
             raise Undecided(f"whether {a!r} is negative depends on the sizes")
-        # Another multiple of the divisor changes nothing.
+        if high <= 0:
+            return rest + b * divided(b - 1 - rest, b)
         rest = _made({monomial: factor % b for monomial, factor in (_terms(rest) or {}).items()})
         low, high = closer_bounds(rest)
     return rest if high < closer_bounds(b)[0] else _atom("%", rest, b)
@@ -349,11 +350,10 @@ def _without_remainders(value: int, b: int) -> int:
     """What has the same remainder without remainders in it: sympy takes ``Mod(3*Mod(n, 4), 4)`` for ``3*Mod(n, 4)``."""
     total: int = 0
     for monomial, factor in (_terms(value) or {}).items():
-        term: int = factor
         for atom in monomial:
             goes = isinstance(atom, Operation) and atom.kind == "%" and _parted(atom.b, b)[1] == 0
-            term = term * (atom.a if goes and isinstance(atom, Operation) else Size({(atom,): 1}))
-        total = total + term
+            factor = factor * (atom.a if goes and isinstance(atom, Operation) else Size({(atom,): 1}))
+        total = total + factor
     return total
 
 

@@ -63,6 +63,10 @@ CASES = {
     "f = Constant<value_ints=[4]>() m = Mod(n, f) d = Sub(f, m) e = Mod(d, f) z = Constant<value_ints=[0,0,0,0,0,0]>() "
     "o = Constant<value_ints=[0]>() a = Concat<axis=0>(z, e, o) t = Pad(x, a) "
     "y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(t)}",
+    "padded and cut into windows": "(float[b,s,4] x) => (float[b,p,7,4] y) {n = Shape<start=1,end=2>(x) "
+    "f = Constant<value_ints=[7]>() m = Mod(n, f) d = Sub(f, m) e = Mod(d, f) z = Constant<value_ints=[0,0,0,0]>() "
+    "o = Constant<value_ints=[0]>() a = Concat<axis=0>(z, e, o) t = Pad(x, a) h = Shape<end=1>(x) k = Add(n, e) "
+    "w = Div(k, f) q = Constant<value_ints=[4]>() r = Concat<axis=0>(h, w, f, q) u = Reshape(t, r) y = Exp(u)}",
     "heads joined": "(float[b,3,s,8] x) => (float[b,s,24] y) {t = Transpose<perm=[0,2,1,3]>(x) "
     "f = Constant<value_ints=[0,0,24]>() y = Reshape(t, f)}",
     "axes joined": "(float[b,s,8] x) => (float[n,8] y) {f = Constant<value_ints=[-1,8]>() y = Reshape(x, f)}",

@@ -247,17 +247,22 @@ def _pooled(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version:
     if version < 19 and attrs.get("count_include_pad", 0):
         return False
     known, result = _type(node.inputs[0], types), _type(node.outputs[0], types)
-    if known is None or known.shape is None or result is None or result.shape is None or not result.is_static:
+    if known is None or known.shape is None:
         return False
     kernel, rank = attrs.get("kernel_shape"), len(known.shape) - 2
     if not isinstance(kernel, tuple) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
         return False
     strides, dilations = (_window(attrs, name, 1, rank) for name in ("strides", "dilations"))
     pads = _window(attrs, "pads", 0, 2 * rank)
+    spans = [(int(kernel[i]) - 1) * dilations[i] + 1 for i in range(rank)]
+    if all(pads[i + rank] + strides[i] <= spans[i] for i in range(rank)):
+        return True  # The last window ends at most a stride behind the padding, and so begins before it.
+    if result is None or result.shape is None or not result.is_static:
+        return False
     for i, (size, made) in enumerate(zip(known.shape[2:], result.shape[2:], strict=True)):
         if not isinstance(size, int):
             return False
-        free = size + pads[i] + pads[i + rank] - (int(kernel[i]) - 1) * dilations[i] - 1
+        free = size + pads[i] + pads[i + rank] - spans[i]
         if made != -(-free // strides[i]) + 1:
             return False
     return True

@@ -311,3 +311,25 @@ def test_operators_whose_attributes_were_called_otherwise(
     if oldest > 10:
         with pytest.raises(ModelError, match=f"needs opset {oldest} "):
             save(load(model), tmp_path / "m.onnx", opset=oldest - 1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "version"),
+    [
+        ("kernel_shape=[3,3], strides=[2,2]", 12),
+        ("kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]", 12),
+        ("kernel_shape=[2,2], strides=[2,2], pads=[1,1,1,1]", 22),
+        ("kernel_shape=[2,2], strides=[2,2], dilations=[2,2], pads=[1,1,1,1]", 12),
+        ("kernel_shape=[1,1], strides=[2,2]", 22),
+    ],
+)
+def test_pools_that_round_up_at_free_sizes(attributes: str, version: int, tmp_path: Path) -> None:
+    """Where no window can begin in the padding, an older opset means the same for all sizes."""
+    text = f"""<ir_version: 7, opset_import: ["": 12]> g (float[1,2,h,w] x) => (float[1,2,p,q] y) {{
+      y = MaxPool<ceil_mode=1, {attributes}>(x) }}"""
+    save(load(text), tmp_path / "m.onnx")
+    assert _version(tmp_path / "m.onnx") == version
+    for size in range(3, 9):
+        feed = {"x": np.random.default_rng(size).standard_normal((1, 2, size, size + 1)).astype(F)}
+        found, wanted = run_ort(onnx.load(tmp_path / "m.onnx"), feed), run_ort(onnx.parser.parse_model(text), feed)
+        np.testing.assert_array_equal(found[0], wanted[0])
