@@ -28,6 +28,8 @@ from benchmarks import zoo
 from eqsat.errors import EqsatError
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
+from eqsat.model.write.older import FUNCTIONS_IR
+from eqsat.schema.versions import ir_version_of
 from tests.conformance import cases, loads
 
 NEWEST = 21
@@ -109,6 +111,7 @@ def node_cases(match: str = "", opset: int = NEWEST) -> Iterator[Case]:
         if match not in name or cases.skip_reason(case):
             continue
         model = onnx.ModelProto.FromString(cases.model_of(case).SerializeToString())
+        model.ir_version = min(model.ir_version, max(ir_version_of({"": opset}), FUNCTIONS_IR))
         for imported in (*model.opset_import, *(i for f in model.functions for i in f.opset_import)):
             if not imported.domain:
                 imported.version = min(imported.version, opset)
