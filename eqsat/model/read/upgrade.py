@@ -26,6 +26,7 @@ from eqsat.model.read.converted import (
     needs_types,
     restore_hardmax,
 )
+from eqsat.model.read.function_defaults import state_defaults
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
 from eqsat.schema.metadata import PREFIX
@@ -121,7 +122,7 @@ def inline_foreign(source: Source) -> None:
     if not foreign:
         return
     _check_function_opsets(source, foreign)
-    _give_defaults(model)
+    foreign += state_defaults(model, model.functions)
     for function in foreign:
         _require_convertible(function, opset_of(model))
         _move_up(function, opset_of(model))
@@ -138,15 +139,6 @@ def inline_foreign(source: Source) -> None:
     used = {op.domain for op in _operators(source.proto)}
     kept = [e for e in source.proto.opset_import if e.domain in used or e.domain not in gone]
     _replace(source.proto.opset_import, kept)
-
-
-def _give_defaults(model: onnx.ModelProto) -> None:
-    """Writes attributes that calls leave out and functions have defaults for: the inliner does not know these."""
-    defaults = {(f.domain, f.name, f.overload): f.attribute_proto for f in model.functions if f.attribute_proto}
-    for node in _nodes(model) if defaults else ():
-        given = {a.name for a in node.attribute}
-        known = defaults.get((node.domain, node.op_type, node.overload), ())
-        node.attribute.extend(default for default in known if default.name not in given)
 
 
 def _require_convertible(function: onnx.FunctionProto, version: int) -> None:
