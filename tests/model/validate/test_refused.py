@@ -102,6 +102,32 @@ _WRONG = {
         )
         for heads in (0, -2, 5)
     },
+    **{
+        f"attention whose {what} differ": (
+            f"g (float[{q}] q, float[{k}] k, float[{v}] v) => (float y)",
+            f"y = Attention<scale=1.0{more}>(q, k, v)",
+        )
+        for what, q, k, v, more in (
+            ("batches", "1,2,4,8", "3,2,4,8", "3,2,4,8", ""),
+            ("batches of values", "2,2,4,8", "2,2,4,8", "1,2,4,8", ""),
+            ("heads", "1,3,4,8", "1,2,4,8", "1,2,4,8", ""),
+            ("heads of values", "1,2,4,8", "1,2,4,8", "1,1,4,8", ""),
+            ("rows", "1,2,4,8", "1,2,5,8", "1,2,6,8", ""),
+            ("sizes of heads", "1,2,4,8", "1,2,4,6", "1,2,4,8", ""),
+            ("ranks", "1,4,16", "1,2,4,8", "1,2,4,8", ", q_num_heads=2, kv_num_heads=2"),
+            ("widths", "1,4,16", "1,4,12", "1,4,12", ", q_num_heads=2, kv_num_heads=2"),
+            ("columns from heads", "1,4,15", "1,4,16", "1,4,16", ", q_num_heads=2, kv_num_heads=2"),
+            ("heads from a positive number", "1,4,16", "1,4,16", "1,4,16", ""),
+        )
+    },
+    "mask of another number of queries": (
+        "g (float[1,2,4,8] q, float[3,4] m) => (float y)",
+        "y = Attention<scale=1.0>(q, q, q, m)",
+    ),
+    "past of another number of heads": (
+        "g (float[1,2,4,8] q, float[1,1,3,8] p) => (float y)",
+        "y, a, b = Attention<scale=1.0>(q, q, q, , p, p)",
+    ),
     "a constant without a value": ("g () => (float y)", "y = Constant()"),
     "a constant with two values": ("g () => (float y)", "y = Constant<value_int=1, value_float=2.0>()"),
 }
@@ -128,6 +154,13 @@ def test_what_the_specification_allows_is_not_refused() -> None:
         (_LINE, f"{_ints('i', -6)} y = Gather(x, i)"),
         (_LINE, f"{_ints('s', -1, 1)} y = Pad(x, s)"),
         (_X, "y = Mod<fmod=1>(x, x)"),
+        ("g (float[1,4,2,8] x, float[1,2,3,8] k, float[1,2,3,5] v) => (float y)", "y = Attention(x, k, v)"),
+        ("g (float[2,4,2,8] x, bool[4,1,2] m) => (float y)", "y = Attention(x, x, x, m)"),
+        ("g (float[1,1,4,8] x, float[1,1,3,8] p) => (float y)", "y, a, b = Attention(x, x, x, , p, p)"),
+        (
+            "g (float[N,4,16] x, float[N,T,4] k) => (float y)",
+            "y = Attention<q_num_heads=8, kv_num_heads=2>(x, k, k)",
+        ),
         ("g (float[3] x) => (float y)", "s = Constant<value_float=0.0>() y = Div(x, s)"),
         (_INT, f"{_ints('s', -1)} y = Div(x, s)"),
     ):
