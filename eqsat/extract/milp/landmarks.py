@@ -25,6 +25,8 @@ WIDEST = 40
 SINK = -1
 
 Choose = Callable[[list[int]], int]
+Network = dict[int, dict[int, float]]
+"""How much may still flow, by where it comes from and where it goes."""
 
 
 def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
@@ -49,8 +51,15 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
         used = sum(weight > PRESENT for weight in weights[number])
         if activity[number] <= LEAST_VIOLATION or used < 2:
             continue
+        tried: set[tuple[int, ...]] = set()
         for choose in choices:
-            reached = _source_side(graph, number, activity, weights, choose)
+            if () in tried:
+                break  # There is nothing to choose.
+            room, chosen = _network(graph, number, activity, weights, choose)
+            if chosen in tried:
+                continue
+            tried.add(chosen)
+            reached = None if room is None else _source_side(room, number, activity[number] - LEAST_VIOLATION)
             if reached is None:
                 continue
             left = [
@@ -70,15 +79,17 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
             break
 
 
-def _source_side(
+def _network(
     graph: Facts, source: int, activity: Sequence[float], weights: Sequence[Sequence[float]], choose: Choose
-) -> set[int] | None:
-    """The facts on the source's side of a minimum cut; None if the flow is the activity of the source.
+) -> tuple[Network | None, tuple[int, ...]]:
+    """What may flow from the source to the sink, or None if it is too much, and the inputs that were chosen.
 
-    Facts that are as active as the source are sinks, for a cut beyond them is a landmark of theirs.
+    Facts that are as active as the source are sinks, for a cut beyond them is a landmark of theirs. Equal choices make
+    equal networks.
     """
     enough = activity[source] - LEAST_VIOLATION
-    room: dict[int, dict[int, float]] = {source: {}}
+    room: Network = {source: {}}
+    chosen: list[int] = []
     todo = [source]
     while todo:
         fact = todo.pop()
@@ -87,14 +98,21 @@ def _source_side(
                 continue
             inner = [r for r in option.reads if r != source and not graph.always[r] and activity[r] < enough]
             to = choose(inner) if inner else SINK
+            if len(inner) > 1:
+                chosen.append(to)
             if to not in room:
                 if len(room) > LARGEST:
-                    return None
+                    return None, tuple(chosen)
                 room[to] = {}
                 if to != SINK:
                     todo.append(to)
             room[fact][to] = room[fact].get(to, 0.0) + weight
             room[to].setdefault(fact, 0.0)
+    return room, tuple(chosen)
+
+
+def _source_side(room: Network, source: int, enough: float) -> set[int] | None:
+    """The facts on the source's side of a minimum cut, which uses up the room; None if enough flows."""
     total = 0.0
     while total < enough:
         path, reached = _augmenting(room, source)
@@ -108,7 +126,7 @@ def _source_side(
     return None
 
 
-def _augmenting(room: dict[int, dict[int, float]], source: int) -> tuple[list[tuple[int, int]], set[int]]:
+def _augmenting(room: Network, source: int) -> tuple[list[tuple[int, int]], set[int]]:
     """A shortest path with room to the sink, or none, and the facts that have been reached."""
     come: dict[int, int] = {source: source}
     queue = [source]
