@@ -29,6 +29,12 @@ def texts(found: Discovery) -> list[str]:
     return [line.strip() for line in found.text.splitlines() if "=>" in line]
 
 
+def test_a_variable_of_the_right_side_is_one_of_the_left() -> None:
+    # Whatever holds, nothing can be built from a variable that nothing binds.
+    found = most_general(Pair(Term("Relu", (Term("Abs", (X,)),)), X), lambda pair: True)
+    assert set(found.right.variables) <= set(found.left.variables)
+
+
 def test_terms_are_compared_over_all_values() -> None:
     pairs = Enumeration(["Relu", "Abs", "Neg"], ir.DataType.FLOAT, 1, [], 2).pairs
     found = {(pair.left.text, pair.right.text) for pair in pairs}

@@ -28,7 +28,7 @@ def attention(node: Operands) -> None:
     if q is None or k is None:
         return
     if isinstance(q[1], int) and isinstance(k[1], int) and (k[1] == 0 or q[1] % k[1]):
-        raise Mismatch(f"Q has {q[1]} heads, which is no multiple of the {k[1]} of K")
+        raise Mismatch(f"Q has {q[1]} heads and K has {k[1]}: the first is not a multiple of the second")
     mask = node.shape(_MASK)
     if mask is not None and past_k is None and len(mask) >= 2:
         # Keys beyond the mask's last column are hidden.
@@ -47,7 +47,7 @@ def _heads(node: Operands, i: int) -> tuple[Dim, ...] | None:
     if not isinstance(width, int):
         return (shape[0], heads, shape[1], None)
     if width % heads:
-        raise Mismatch(f"{_NAMES[i]} has {width} columns, which {name} = {heads} does not divide")
+        raise Mismatch(f"{_NAMES[i]} has {width} columns, which {name} = {heads} does not divide evenly")
     return (shape[0], heads, shape[1], width // heads)
 
 

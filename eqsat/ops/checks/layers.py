@@ -6,6 +6,7 @@ See :mod:`eqsat.ops.checks.check`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from eqsat.ops.checks.check import (
     Check,
@@ -17,6 +18,7 @@ from eqsat.ops.checks.check import (
     require_vector,
     same,
 )
+from eqsat.ops.windows import windows
 
 
 def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None, transposed: bool = False) -> None:
@@ -56,6 +58,8 @@ def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None
     if bias is not None:
         require_vector(node, bias, filters, what="the bias")
     spatial_outputs(node, x)
+    if not transposed:
+        _windows_fit(node, x, None if (weight := node.shape(w)) is None else weight[2:])
 
 
 def convolution(*, transposed: bool = False) -> Check:
@@ -94,6 +98,26 @@ def spatial_outputs(node: Operands, x: int = 0) -> None:
     for size, result in zip(shape[2:], output.shape[2:], strict=False):
         if isinstance(result, int) and result < 1 and isinstance(size, int) and size > 0:
             raise Mismatch(f"the window is larger than the padded input of {size}")
+
+
+def pool(node: Operands) -> None:
+    """A pool has at least one window."""
+    spatial_outputs(node)
+    kernel = node.attr("kernel_shape")
+    _windows_fit(node, 0, kernel if isinstance(kernel, tuple) else None)
+
+
+def _windows_fit(node: Operands, x: int, kernel: Sequence[object] | None) -> None:
+    """ONNX's inference divides towards zero, and so finds one window where the first does not fit."""
+    shape = node.shape(x)
+    sizes = [d for d in (shape or ())[2:] if isinstance(d, int)]
+    extents = [k for k in kernel or () if isinstance(k, int)]
+    if shape is None or kernel is None or not len(sizes) == len(shape) - 2 == len(extents) == len(kernel):
+        return
+    try:
+        windows(dict(node.attrs), sizes, extents, ceil=bool(node.int_attr("ceil_mode")))
+    except ValueError as error:
+        raise Mismatch(str(error)) from None
 
 
 def conv_integer(node: Operands) -> None:

@@ -165,13 +165,13 @@ def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.nd
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("MaxPool", numpy=max_pool, traits=SELECTS | PARAMETRIC, macs=count.pooling, need=need_pooling,
-    checks=(attributes.auto_pad, layers.spatial_outputs), normal_form=(window(), normal.storage_order),
+    checks=(attributes.auto_pad, layers.pool), normal_form=(window(), normal.storage_order),
     sampling=sample.pool, quantization=MOVES_DATA)
 declare("AveragePool", numpy=average_pool, traits=PARAMETRIC | LINEAR, macs=count.pooling, need=need_pooling,
-    checks=(attributes.auto_pad, layers.spatial_outputs), normal_form=(window(),), sampling=sample.pool,
+    checks=(attributes.auto_pad, layers.pool), normal_form=(window(),), sampling=sample.pool,
     quantization=DATA)
 declare("LpPool", numpy=lp_pool, traits=PARAMETRIC, macs=count.pooling, need=need_pooling,
-    checks=(attributes.auto_pad, attributes.positive("p"), layers.spatial_outputs), normal_form=(window(),),
+    checks=(attributes.auto_pad, attributes.positive("p"), layers.pool), normal_form=(window(),),
     sampling=sample.pool)
 declare("GlobalAveragePool", numpy=global_average_pool, traits=LINEAR, macs=count.input_elements,
     sampling=sample.global_pool, quantization=DATA)

@@ -20,6 +20,14 @@ _LINE = "g (float[6] x, float[1] u) => (float y)"
 _INT = "g (int64[3] x) => (int64 y)"
 _WRONG = {
     "window larger than the input": ("g (float[1,1,3,3] x) => (float y)", "y = AveragePool<kernel_shape=[5,5]>(x)"),
+    "window larger than the input, with a stride": (
+        "g (float[1,1,3] x) => (float y)",
+        "y = MaxPool<kernel_shape=[4], strides=[2]>(x)",
+    ),
+    "filter larger than the input, with a stride": (
+        "g (float[1,1,3] x, float[1,1,5] w) => (float y)",
+        "y = Conv<strides=[4]>(x, w)",
+    ),
     "dilated window": ("g (float[1,1,3,3] x) => (float y)", "y = MaxPool<kernel_shape=[2,2], dilations=[4,4]>(x)"),
     "kernel of zero": (_IMAGE, "y = MaxPool<kernel_shape=[0,2]>(x)"),
     "negative kernel": (_IMAGE, "y = AveragePool<kernel_shape=[-1,2]>(x)"),
@@ -116,7 +124,7 @@ _WRONG = {
             ("sizes of heads", "1,2,4,8", "1,2,4,6", "1,2,4,8", ""),
             ("ranks", "1,4,16", "1,2,4,8", "1,2,4,8", ", q_num_heads=2, kv_num_heads=2"),
             ("widths", "1,4,16", "1,4,12", "1,4,12", ", q_num_heads=2, kv_num_heads=2"),
-            ("columns from heads", "1,4,15", "1,4,16", "1,4,16", ", q_num_heads=2, kv_num_heads=2"),
+            ("columns from heads", "1,4,15", "1,4,15", "1,4,15", ", q_num_heads=2, kv_num_heads=2"),
             ("heads from a positive number", "1,4,16", "1,4,16", "1,4,16", ""),
         )
     },
@@ -154,6 +162,7 @@ def test_what_the_specification_allows_is_not_refused() -> None:
         (_LINE, f"{_ints('i', -6)} y = Gather(x, i)"),
         (_LINE, f"{_ints('s', -1, 1)} y = Pad(x, s)"),
         (_X, "y = Mod<fmod=1>(x, x)"),
+        ("g (float[1,1,3] x) => (float y)", "y = AveragePool<kernel_shape=[4], strides=[2], ceil_mode=1>(x)"),
         ("g (float[1,4,2,8] x, float[1,2,3,8] k, float[1,2,3,5] v) => (float y)", "y = Attention(x, k, v)"),
         ("g (float[2,4,2,8] x, bool[4,1,2] m) => (float y)", "y = Attention(x, x, x, m)"),
         ("g (float[1,1,4,8] x, float[1,1,3,8] p) => (float y)", "y, a, b = Attention(x, x, x, , p, p)"),
