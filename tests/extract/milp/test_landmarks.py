@@ -1,0 +1,45 @@
+"""Landmarks are found whichever input of an option leads to them, and equal choices are tried once."""
+
+from __future__ import annotations
+
+from eqsat.extract.milp.derivations import Facts, Option
+from eqsat.extract.milp.highs import Rows
+from eqsat.extract.milp.landmarks import add_landmark_rows
+
+
+def facts(reads: list[str]) -> Facts:
+    """A result, derived in two ways from a wide and a narrow fact, which are derived from nothing."""
+    graph = Facts()
+    result, wide, narrow = (graph.add((column,)) for column in (0, 1, 2))
+    number = {"wide": wide, "narrow": narrow}
+    graph.facts[result].options = [Option((column,), [number[name] for name in reads]) for column in (3, 4)]
+    graph.facts[wide].options = [Option((5,), []), Option((6,), [])]
+    graph.facts[narrow].options = [Option((7,), [])]
+    graph.always = [False] * 3
+    return graph
+
+
+def rows(reads: list[str], narrow: float) -> list[tuple[list[int], list[float]]]:
+    """The rows for a point that derives the result in full, and the narrow fact less often."""
+    found = Rows()
+    add_landmark_rows(facts(reads), [1.0, 0.9, narrow], [[0.5, 0.5], [0.5, 0.5], [narrow]], found)
+    starts, index, value, _, upper = found.arrays()
+    assert not upper.any()
+    return [
+        (index[starts[row] : starts[row + 1]].tolist(), value[starts[row] : starts[row + 1]].tolist())
+        for row in range(found.count)
+    ]
+
+
+def test_the_input_that_says_too_little_is_found_at_any_place() -> None:
+    landmark = ([0, 7], [1.0, -1.0])
+    assert rows(["wide", "narrow"], 0.5) == rows(["narrow", "wide"], 0.5) == [landmark]
+
+
+def test_nothing_is_violated_where_each_input_is_derived_often_enough() -> None:
+    assert rows(["wide", "narrow"], 1.0) == []
+
+
+def test_one_input_leaves_no_choice() -> None:
+    assert rows(["narrow"], 0.5) == [([0, 7], [1.0, -1.0])]
+    assert rows(["wide"], 0.5) == []
