@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from eqsat.ops.sampling.chance import Rejected, Shape
 from eqsat.ops.sampling.node import Node
 
+_MOST_PADDING = 2  # on one side of a dimension
+_ONE_STEP = 2 * _MOST_PADDING + 1
+
 
 def _spatial(node: Node) -> int:
     """Number of spatial dimensions."""
@@ -29,13 +32,18 @@ class _Window:
         named = whole is not None or "kernel_shape" in node.required or chance.happens(0.7)
         self.kernel: tuple[int, ...] = tuple(node.attr("kernel_shape", kernel)) if named else kernel
         usual = chance.happens(0.5)
-        self.strides = tuple(node.attr("strides", tuple(1 if usual else chance.number(1, 3) for _ in range(n))))
+        # A window as large as the image has padding beside it only where it makes one step.
+        padded = whole is not None and chance.happens(0.25)
+        strides = (_ONE_STEP,) * n if padded else tuple(1 if usual else chance.number(1, 3) for _ in range(n))
+        self.strides = tuple(node.attr("strides", strides))
         plain = not dilated or chance.happens(0.7)
         self.dilations = tuple(1 if plain else chance.number(1, 2) for _ in range(n))
         if dilated:
             self.dilations = tuple(node.attr("dilations", self.dilations))
-        none = whole is not None or chance.happens(0.4)
-        self.pads = tuple(0 if none else chance.number(0, min(2, self.kernel[i % n] - 1)) for i in range(2 * n))
+        none = not padded if whole is not None else chance.happens(0.4)
+        self.pads = tuple(
+            0 if none else chance.number(0, min(_MOST_PADDING, self.kernel[i % n] - 1)) for i in range(2 * n)
+        )
         said = node.attrs.get("auto_pad")
         self.auto = "pads" not in node.required and (said not in (None, "NOTSET") or chance.happens(0.1))
         if self.auto:
