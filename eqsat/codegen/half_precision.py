@@ -29,10 +29,6 @@ from eqsat.schema.types import OpKey
 _FLOAT = ir.DataType.FLOAT
 _CAST = OpKey("", "Cast")
 _REINTERPRETS = OpKey("", "BitCast")
-_ARITHMETIC = frozenset({"LeakyRelu", "PRelu", "Range"})
-"""Operators that are declared to select or to move elements, and compute besides."""
-_EXACT = frozenset({"Abs", "Ceil", "Floor", "GlobalMaxPool", "Neg", "Round", "Sign"})
-"""Operators whose results need no rounding, besides those."""
 _Copies = dict[tuple[Tensor, int | None], Tensor]
 
 
@@ -139,14 +135,14 @@ def _moves(node: Node) -> bool:
     if node.steps or (node.is_chain and node.output.order is not None):
         return False
     moves = node.is_chain or node.operator == RESHAPE or has(node.operator, Trait.MOVES)
-    return moves and node.operator.name not in _ARITHMETIC
+    return moves and not has(node.operator, Trait.ROUNDS)
 
 
 def _is_exact(operator: OpKey) -> bool:
     """Whether results computed from numbers of half precision are such numbers."""
-    if operator.domain or operator.name in _ARITHMETIC:
+    if operator.domain or has(operator, Trait.ROUNDS):
         return False
-    return operator.name in _EXACT or has(operator, Trait.MOVES) or has(operator, Trait.SELECTS)
+    return any(has(operator, trait) for trait in (Trait.EXACT, Trait.MOVES, Trait.SELECTS))
 
 
 def _like(x: Tensor) -> Tensor:

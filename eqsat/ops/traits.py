@@ -69,6 +69,10 @@ class Trait(Flag):
     """Tells infinite or undefined elements from others."""
     FIXED = 1 << 27
     """The standard fixes each element of its result to the bit, where it does not leave it open."""
+    EXACT = 1 << 28
+    """Computes numbers that need no rounding, because the type of its operand has them."""
+    ROUNDS = 1 << 29
+    """Computes and rounds, though it selects or moves as well."""
 
 
 NONE = Trait.NONE
@@ -100,3 +104,5 @@ TOTAL = Trait.TOTAL
 FITS = Trait.FITS
 FINDS_ENDLESS = Trait.FINDS_ENDLESS
 FIXED = Trait.FIXED
+EXACT = Trait.EXACT
+ROUNDS = Trait.ROUNDS

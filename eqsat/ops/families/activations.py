@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from eqsat.ops.traits import (
     KEEPS_FROM_ZERO,
     OWN_ATTRIBUTES,
     POSITIVE,
+    ROUNDS,
     SELECTS,
     UNARY,
 )
@@ -142,26 +144,38 @@ def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return gelu_tanh(x) if attrs["approximate"] == "tanh" else gelu(x)
 
 
-ENDINGS: Mapping[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
-    "Identity": lambda y, p: y,
-    "Relu": lambda y, p: relu({}, y),
-    "Tanh": lambda y, p: np.tanh(y),
-    "Sigmoid": lambda y, p: sigmoid(y),
-    "LeakyRelu": lambda y, p: leaky_relu({"alpha": p[0]}, y),
-    "Clip": lambda y, p: np.clip(y, y.dtype.type(p[0]), y.dtype.type(p[1])),
-    "HardSigmoid": lambda y, p: hard_sigmoid({"alpha": p[0], "beta": p[1]}, y),
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An activation at the end of a fused convolution or product.
+
+    Attributes:
+        compute: The activation of an array, with its parameters.
+        drawn: Parameters with which rules are checked.
+    """
+
+    compute: Callable[[np.ndarray, Sequence[float]], np.ndarray]
+    drawn: tuple[float, ...] = ()
+
+
+ENDINGS: Mapping[str, Ending] = {
+    "Relu": Ending(lambda y, p: relu({}, y)),
+    "Tanh": Ending(lambda y, p: np.tanh(y)),
+    "Sigmoid": Ending(lambda y, p: sigmoid(y)),
+    "LeakyRelu": Ending(lambda y, p: leaky_relu({"alpha": p[0]}, y), (0.25,)),
+    "Clip": Ending(lambda y, p: np.clip(y, y.dtype.type(p[0]), y.dtype.type(p[1])), (-1.0, 2.0)),
+    "HardSigmoid": Ending(lambda y, p: hard_sigmoid({"alpha": p[0], "beta": p[1]}, y), (0.25, 0.5)),
 }
-"""Activations that ONNX Runtime's fused convolutions and products may end with, by name and parameters."""
+"""The activations that ONNX Runtime's fused convolutions and products know, by name."""
 
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS | FIXED,
     quantization=Role(data=(0,), limits=True, keeps=True), over_reals=reals.relu)
-declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
-    quantization=DATA, over_reals=reals.leaky_relu)
-declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting,
-    checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES, over_reals=reals.prelu)
+declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | ROUNDS | BENDS | OWN_ATTRIBUTES,
+    sampling=sample.activation, quantization=DATA, over_reals=reals.leaky_relu)
+declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | ROUNDS | BENDS,
+    need=need_broadcasting, checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES, over_reals=reals.prelu)
 declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO,
     sampling=sample.activation, quantization=DATA, over_reals=reals.elu)
 declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,

@@ -58,9 +58,11 @@ def bias_add(attrs: Attributes, x: np.ndarray, bias: np.ndarray, skip: np.ndarra
 def _activated(attrs: Attributes, y: np.ndarray, p: tuple[float, ...]) -> np.ndarray:
     """The activation that a fused convolution or product ends with."""
     name = attrs.get("activation") or "Identity"
+    if name == "Identity":
+        return y
     if name not in ENDINGS:
         raise Fallback
-    return ENDINGS[name](y, p)
+    return ENDINGS[name].compute(y, p)
 
 
 @in_single
@@ -182,7 +184,8 @@ declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY | ELEMENTA
 declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=need_broadcasting,
     typed_like=Like("Sum", (0, 1, 2)))
 declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, traits=PARAMETRIC, contracted=(0, 1),
-    macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),), sampling=fused.convolution,
+    macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),),
+    sampling=fused.convolution({name: ending.drawn for name, ending in ENDINGS.items()}),
     typed_like=Like("Conv", (0, 1, 2)), together=together.convolution())
 declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
     sampling=fused.general_product,

@@ -18,7 +18,7 @@ from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import regions
 from eqsat.ops.sampling import windows as sample
-from eqsat.ops.traits import LINEAR, MOVES, PARAMETRIC, SELECTS
+from eqsat.ops.traits import EXACT, LINEAR, MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
 
 _Ufunc = Callable[..., np.ndarray]
@@ -175,7 +175,7 @@ declare("LpPool", numpy=lp_pool, traits=PARAMETRIC, macs=count.pooling, need=nee
     sampling=sample.pool)
 declare("GlobalAveragePool", numpy=global_average_pool, traits=LINEAR, macs=count.input_elements,
     sampling=sample.global_pool, quantization=DATA)
-declare("GlobalMaxPool", numpy=global_max_pool, macs=count.input_elements, sampling=sample.global_pool,
+declare("GlobalMaxPool", numpy=global_max_pool, traits=EXACT, macs=count.input_elements, sampling=sample.global_pool,
     quantization=MOVES_DATA)
 declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.global_pool)
 declare("MaxUnpool", numpy=max_unpool, traits=MOVES | PARAMETRIC, shaped_by=(2,), need=need_max_unpool,

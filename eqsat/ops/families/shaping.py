@@ -16,7 +16,18 @@ from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import BY_TYPE, FIXED, FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC, REARRANGES, SIZES, TOTAL
+from eqsat.ops.traits import (
+    BY_TYPE,
+    FIXED,
+    FORWARDS,
+    MOVES,
+    OWN_ATTRIBUTES,
+    PARAMETRIC,
+    REARRANGES,
+    ROUNDS,
+    SIZES,
+    TOTAL,
+)
 from eqsat.schema.types import TensorAttr
 
 
@@ -180,7 +191,7 @@ declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, norm
 declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)
 declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0,),
     need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
-declare("Range", numpy=number_range, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
+declare("Range", numpy=number_range, traits=MOVES | ROUNDS | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
     checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
 declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
 declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),), sampling=indexing.triangle)

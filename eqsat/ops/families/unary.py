@@ -17,6 +17,7 @@ from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import (
     BENDS,
     ELEMENTARY,
+    EXACT,
     FINDS_ENDLESS,
     FIXED,
     KEEPS_FROM_ZERO,
@@ -85,27 +86,27 @@ declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES | FIXED)
 declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY | FIXED)
 declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED)
 declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS | SIZES | FIXED, quantization=DATA, scale=scales.of_operand,
-    bounds=bounds.same, over_reals=reals.absolute)
+declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS | SIZES | FIXED | EXACT, quantization=DATA,
+    scale=scales.of_operand, bounds=bounds.same, over_reals=reals.absolute)
 declare("Acos", numpy=of_one(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
 declare("Acosh", numpy=of_one(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
 declare("Asin", numpy=of_one(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
 declare("Asinh", numpy=of_one(np.arcsinh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Atan", numpy=of_one(np.arctan), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Atanh", numpy=of_one(np.arctanh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit)
-declare("Ceil", numpy=of_one(np.ceil), traits=UNARY | BENDS | SIZES | FIXED)
+declare("Ceil", numpy=of_one(np.ceil), traits=UNARY | BENDS | SIZES | FIXED | EXACT)
 declare("Cos", numpy=of_one(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Cosh", numpy=of_one(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Exp", numpy=of_one(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
-declare("Floor", numpy=of_one(np.floor), traits=UNARY | BENDS | SIZES | FIXED)
+declare("Floor", numpy=of_one(np.floor), traits=UNARY | BENDS | SIZES | FIXED | EXACT)
 declare("IsNaN", numpy=of_one(np.isnan), traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED)
 declare("Log", numpy=of_one(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
-declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES | FIXED, quantization=DATA, scale=scales.of_operand,
-    bounds=bounds.same)
+declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES | FIXED | EXACT, quantization=DATA,
+    scale=scales.of_operand, bounds=bounds.same)
 declare("Reciprocal", numpy=of_one(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
     scale=scales.of_reciprocal, bounds=bounds.inverted, over_reals=reals.reciprocal)
-declare("Round", numpy=of_one(np.rint), traits=UNARY | BENDS | SIZES | FIXED, bends_at=(0.5, 1.5, 2.5))
-declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS | SIZES | FIXED, over_reals=reals.sign)
+declare("Round", numpy=of_one(np.rint), traits=UNARY | BENDS | SIZES | FIXED | EXACT, bends_at=(0.5, 1.5, 2.5))
+declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS | SIZES | FIXED | EXACT, over_reals=reals.sign)
 declare("Sin", numpy=of_one(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sinh", numpy=of_one(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sqrt", numpy=of_one(np.sqrt), traits=UNARY | POLES | SIZES | FIXED,

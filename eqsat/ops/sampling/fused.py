@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import Node, Sampler
 from eqsat.ops.sampling.products import gemm, gemm_sizes, matmul
 from eqsat.ops.sampling.windows import convolution_output, convolution_shapes
 from eqsat.schema.dtypes import BYTES
 
-_ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid")
-_PARAMETERS = {"LeakyRelu": (0.25,), "Clip": (-1.0, 2.0), "HardSigmoid": (0.25, 0.5)}
 
+def convolution(activations: Mapping[str, tuple[float, ...]]) -> Sampler:
+    """Data, weight, bias and what is added, before one of these activations, which have these parameters."""
 
-def convolution(node: Node) -> None:
-    """Data, weight, bias and what is added, before the activation."""
-    outputs = convolution_shapes(node, 0, 1)
-    if node.has(2):
-        node.draw(2, (outputs,))
-    if node.has(3):
-        node.draw(3, convolution_output(node, 0, 1))
-    name = node.attr("activation", node.chance.one_of(_ACTIVATIONS))
-    if name in _PARAMETERS:
-        node.attr("activation_params", _PARAMETERS[name])
+    def draw(node: Node) -> None:
+        outputs = convolution_shapes(node, 0, 1)
+        if node.has(2):
+            node.draw(2, (outputs,))
+        if node.has(3):
+            node.draw(3, convolution_output(node, 0, 1))
+        parameters = activations.get(node.attr("activation", node.chance.one_of(list(activations))))
+        if parameters:
+            node.attr("activation_params", parameters)
+
+    return draw
 
 
 def general_product(node: Node) -> None:
