@@ -42,21 +42,22 @@ COLOURS = {"host": "#aab3c0", "accelerator": "#4a86c8", "copies": "#e0913a"}
 HEAD = """# Gallery
 
 Ten networks before and after, for oneDNN (`dnnl`) and one core of a host. PyTorch exported all of them. Their weights
-are drawn from normal distributions like those of the trained ones. Costs are predictions by the files of the targets,
-at the sizes of the examples that came with the models; no setting is chosen for a network. `python -m
-benchmarks.gallery FOLDER` writes this page.
+are drawn from normal distributions like those of the trained ones. Costs are predicted from the target files, at the
+sizes of the models' example inputs, with the same settings for all. `python -m benchmarks.gallery FOLDER` writes this
+page.
 
-*Operators* are those of the input once constants are folded. *Kernels* are launches of the result, *composites* those
-among them that replace several operators, and *regions* the pieces that run on oneDNN in one go. *Host* counts the
-operators that stay on the host. The *gap* is the proven distance to the cheapest program that the rules can derive.
+*Operators* are those of the input after constants are folded. *Kernels* are the launches of the result. *Composites*
+are kernels that replace several operators, and *regions* are the pieces that run on oneDNN in one go. *Host* counts
+the operators that stay on the host. The *gap* is the proven distance to the cheapest program that the rules can
+derive.
 
 | network | operators | kernels | composites | regions | host | before | after | | gap |
 |---|---|---|---|---|---|---|---|---|---|
 """
 LEGEND = """
 Each picture has two bars on one scale of time: the operators of the input, and the kernels of the result. Blue is
-oneDNN, grey is the host, orange are copies and dispatches. An operator of the input has the colour of the kernel that
-it became part of.
+oneDNN, grey is the host, orange is copies and dispatches. An operator of the input has the colour of the kernel that
+replaces it.
 """
 
 
@@ -154,7 +155,7 @@ def sentence(summary: Summary) -> str:
     names = ", ".join(f"{count:,} {op}" for op, count in cause.operators[:4])
     more = ", …" if len(cause.operators) > 4 else ""
     share = units.percent(cause.host / summary.after.cost)
-    return f"On the host most of all, with {share} of the time: {names}{more}. Reason: {cause.reason}."
+    return f"Largest share on the host, {share} of the cost: {names}{more}. Reason: {cause.reason}."
 
 
 def main() -> None:
