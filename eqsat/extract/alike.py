@@ -43,21 +43,21 @@ class Form:
 
 @dataclass
 class Known:
-    """Solutions of problems by their forms: the choices, as places of e-nodes and targets, and the bound."""
+    """Solutions of problems by their forms: the choices, as places of e-nodes and targets, the bound and the gap."""
 
-    _of: dict[tuple[object, ...], tuple[list[tuple[int, int]] | None, float]] = field(default_factory=dict)
+    _of: dict[tuple[object, ...], tuple[list[tuple[int, int]] | None, float, float]] = field(default_factory=dict)
 
-    def keep(self, form: Form, choices: Mapping[int, Choice] | None, bound: float) -> None:
-        """Keeps a solution."""
+    def keep(self, form: Form, choices: Mapping[int, Choice] | None, bound: float, gap: float) -> None:
+        """Keeps a solution, which was searched up to a gap."""
         place = {node: i for i, node in enumerate(form.nodes)}
         program = None if choices is None else [(place[c.node], c.target) for c in choices.values()]
-        self._of[form.key] = program, bound - form.base
+        self._of[form.key] = program, bound - form.base, gap
 
-    def find(self, problem: Problem, form: Form) -> tuple[dict[int, Choice] | None, float, float] | None:
-        """The program, its cost in this problem and the bound, if a problem that is alike has been solved."""
-        if form.key not in self._of:
+    def find(self, problem: Problem, form: Form, gap: float) -> tuple[dict[int, Choice] | None, float, float] | None:
+        """The program, its cost here and the bound, if a problem that is alike has been searched up to this gap."""
+        program, bound, reached = self._of.get(form.key, (None, 0.0, np.inf))
+        if reached > gap:
             return None
-        program, bound = self._of[form.key]
         bound += form.base - form.error
         if program is None:
             return None, np.inf, bound

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
 
 from eqsat.extract.alike import Known, form_of
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import Apart, Search
+from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators, least_cost
@@ -26,6 +28,14 @@ ALIKE = 2
 LEAST_SHARE, MOST_SHARE = 0.1, 0.6
 """Of the work that is left, what one part may do."""
 Progress = Callable[[str, float, float], None]
+
+
+class SearchApart(Protocol):
+    """Searches a problem part by part, if it falls into parts; whether it does. See :class:`PartwiseSearch`."""
+
+    def __call__(
+        self, problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int, known: Known | None = None
+    ) -> bool: ...
 
 
 class PartwiseSearch:
@@ -61,7 +71,7 @@ class PartwiseSearch:
         known: Known | None = None,
         easiest: PartwiseSearch | None = None,
         room: float = INF,
-        apart: Apart | None = None,
+        apart: SearchApart | None = None,
     ) -> None:
         self.problem = problem
         self.start = start
@@ -116,12 +126,12 @@ class PartwiseSearch:
         else:
             leaves = {int(problem.node_class[i]) for i, node in enumerate(nodes) if node < 0}
             form = form_of(problem, leaves)
-            known = self.known.find(problem, form)
+            known = self.known.find(problem, form, self.gap)
             if known is not None:
                 local = Incumbent(*known)
             else:
                 local = self._part(problem, effort)
-                self.known.keep(form, local.choices, local.bound)
+                self.known.keep(form, local.choices, local.bound, self.gap)
         slack = sum(self._slack(leaf) for leaf in part.leaves)
         bound = max(0.0, local.bound - slack) if slack < INF else 0.0
         if part.root is None:
@@ -153,7 +163,8 @@ class PartwiseSearch:
     ) -> Incumbent:
         cost = INF if start is None else program_cost(problem, start)
         local = Incumbent(None if start is None else dict(start), cost, 0.0, report)
-        search = Search(problem, local, effort, self.gap, self.seed, self.apart)
+        apart = None if self.apart is None else partial(self.apart, known=self.known)
+        search = Search(problem, local, effort, self.gap, self.seed, apart)
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds

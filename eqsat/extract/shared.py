@@ -50,11 +50,12 @@ class SharedSearch:
         seconds: By step.
     """
 
-    def __init__(self, problem: Problem, effort: Effort, gap: float, seed: int) -> None:
+    def __init__(self, problem: Problem, effort: Effort, gap: float, seed: int, known: Known | None = None) -> None:
         self.problem = problem
         self.effort = effort
         self.gap = gap
         self.seed = seed
+        self.known = Known() if known is None else known
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
         self.bound = 0.0
@@ -74,8 +75,7 @@ class SharedSearch:
         cases = [case for state in states if (case := self._case(context, state)) is not None]
         if not cases or cases[0].state != states[0]:
             return False
-        known, lower = Known(), INF
-        easiest = self._solve(context, cases[0], known, None)
+        easiest = self._solve(context, cases[0], None)
         lower = cases[0].bound + easiest.bound
         if easiest.cost - easiest.bound > OPEN * self.gap * easiest.cost:
             lower = min(case.bound for case in cases) + easiest.bound
@@ -85,7 +85,7 @@ class SharedSearch:
         for case in sorted(cases[1:], key=lambda case: (-sum(map(len, case.state)), case.bound)):
             rest_bound = max(bound for state, bound in bounds if _is_within(case.state, state))
             if case.bound + rest_bound < self.cost * (1 - self.gap):
-                rest_bound = max(rest_bound, self._solve(context, case, known, easiest).bound)
+                rest_bound = max(rest_bound, self._solve(context, case, easiest).bound)
                 bounds.append((case.state, rest_bound))
             lower = min(lower, case.bound + rest_bound)
         self.bound = max(0.0, min(lower, self.cost))
@@ -105,13 +105,13 @@ class SharedSearch:
             return None if best.bound == INF else _Case(state, {}, best.bound)
         return _Case(state, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
 
-    def _solve(self, context: Context, case: _Case, known: Known, easiest: PartwiseSearch | None) -> PartwiseSearch:
+    def _solve(self, context: Context, case: _Case, easiest: PartwiseSearch | None) -> PartwiseSearch:
         """Solves what remains where the context's results lie in some place, and prices the whole."""
         rest, nodes, _ = rest_problem(self.problem, context, case.state)
         room = INF if easiest is None else self.cost - case.bound - easiest.bound
         best = Incumbent(None, INF)
         search = PartwiseSearch(
-            rest, None, self.effort.share(KEPT), self.gap, self.seed, best, known, easiest, room, search_apart
+            rest, None, self.effort.share(KEPT), self.gap, self.seed, best, self.known, easiest, room, search_apart
         )
         search.run()
         for step, seconds in search.seconds.items():
@@ -133,9 +133,11 @@ def _is_within(state: State, other: State) -> bool:
     return all(set(own) <= set(more) for own, more in zip(state, other, strict=True))
 
 
-def search_apart(problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int) -> bool:
+def search_apart(
+    problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int, known: Known | None = None
+) -> bool:
     """Search a reduced problem part by part, if it falls into parts, with or without a context; whether it does."""
-    shared = SharedSearch(problem, effort, gap, seed)
+    shared = SharedSearch(problem, effort, gap, seed, known)
     if shared.run():
         if shared.choices is not None:
             best.offer("context", shared.choices, shared.cost)
@@ -143,7 +145,7 @@ def search_apart(problem: Problem, best: Incumbent, effort: Effort, gap: float, 
         return True
     if len(split(problem, Dominators(problem))) == 1:
         return False
-    parts = PartwiseSearch(problem, greedy(problem), effort, gap, seed, best, apart=search_apart)
+    parts = PartwiseSearch(problem, greedy(problem), effort, gap, seed, best, known, apart=search_apart)
     parts.run()
     if parts.choices is not None:
         best.offer("parts", parts.choices, parts.cost)

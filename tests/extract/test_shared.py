@@ -229,11 +229,12 @@ def test_a_form_does_not_depend_on_numbers_but_on_all_else(seed: int) -> None:
     known = Known()
     form = form_of(problem, set())
     solved = solve(problem)
-    known.keep(form, solved.choices, solved.bound)
+    known.keep(form, solved.choices, solved.bound, 1e-6)
     other = shuffled(problem, seed)
     again = form_of(other, set())
     assert again.key == form.key
-    found = known.find(other, again)
+    assert known.find(other, again, 1e-7) is None, "a larger gap is no answer"
+    found = known.find(other, again, 1e-6)
     assert found is not None
     choices, price, bound = found
     assert choices is not None and needed(other, choices) is not None
