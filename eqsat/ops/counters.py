@@ -264,6 +264,26 @@ def fourier(node: CountedNode) -> int:
     return 2 * math.prod(lengths) * max(1, math.ceil(math.log2(max(2, *lengths)))) if lengths else 0
 
 
+def linear_model(node: CountedNode) -> int:
+    """Each row times the coefficients."""
+    shape, coefficients = node.shape(0), node.attrs.get("coefficients", ())
+    return (shape[0] if len(shape) > 1 else 1) * (len(coefficients) if isinstance(coefficients, tuple) else 0)
+
+
+def support_vectors(node: CountedNode) -> int:
+    """The kernel of each row with each vector."""
+    shape, vectors = node.shape(0), node.attrs.get("support_vectors", ())
+    return (shape[0] if len(shape) > 1 else 1) * (len(vectors) if isinstance(vectors, tuple) else 0)
+
+
+def trees(node: CountedNode) -> int:
+    """One a comparison, of which each tree makes as many as if it were balanced."""
+    nodes = len(node.integers("nodes_featureids"))
+    count = len(set(node.integers("nodes_treeids"))) or len(node.integers("tree_roots")) or 1
+    shape = node.shape(0)
+    return (shape[0] if len(shape) > 1 else 1) * count * max(1, math.ceil(math.log2(max(2, nodes / count))))
+
+
 def scatter(node: CountedNode) -> int:
     """One an update, where updates are combined and not only written."""
     return 0 if node.text("reduction", "none") == "none" else node.elements(2)

@@ -59,9 +59,8 @@ class Writer:
 
     def constant(self, value: Any, dtype: ir.DataType = ir.DataType.INT64) -> int:
         """A constant; integers of 64 bits unless told otherwise."""
-        array = np.asarray(value, dtype.numpy())
-        key = OpKey("", "Constant")
-        self._nodes.append(BodyNode(key, (("value", TensorAttr(array, dtype)),), ()))
+        array = np.asarray(value, object if dtype == ir.DataType.STRING else dtype.numpy())
+        self._nodes.append(BodyNode(OpKey("", "Constant"), (("value", TensorAttr(array, dtype)),), ()))
         self._next += 1
         return self._next - 1
 

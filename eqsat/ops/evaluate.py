@@ -24,7 +24,7 @@ from eqsat.ops.schemas import defaults, since_version
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
-from eqsat.schema.body import Body
+from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.functions import Function, Reference, find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType
 
@@ -312,22 +312,44 @@ def _defined(
     definition: Definition, attrs: Mapping[str, AttrValue], outputs: int, otherwise: Operation, place: str
 ) -> Operation:
     """An operator by its definition, which is made once for each signature."""
-    bodies: dict[tuple[TensorType | None, ...], Body | None] = {}
+    bodies: dict[tuple[TensorType | None, ...], _Prepared | None] = {}
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
         types = tuple([None if x is None else type_of_array(x) for x in inputs])
         if types not in bodies:
-            bodies[types] = definition(attrs, types)
-        body = bodies[types]
-        if body is None or len(body.results) < outputs:
+            body = definition(attrs, types)
+            bodies[types] = None if body is None or len(body.results) < outputs else _Prepared(body)
+        prepared = bodies[types]
+        if prepared is None:
             return otherwise(inputs)
         try:
-            return evaluate_body(body, inputs)
+            return prepared(inputs)[:outputs]
         except ExecutionError as error:
             # The operators of the definition stand nowhere in the model.
             raise _failure(ValueError(error.hint or str(error)), inputs, place) from error
 
     return call
+
+
+class _Prepared:
+    """A body whose operators are chosen once: attributes of trained models are too big to look up in each run."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self._operations = [_chosen(node) for node in body.nodes]
+
+    def __call__(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        values: list[Value] = [*inputs, *[None] * (self._body.inputs - len(inputs))]
+        with np.errstate(all="ignore"):
+            for node, run in zip(self._body.nodes, self._operations, strict=True):
+                values.extend(run([None if i is None else values[i] for i in node.inputs])[: node.outputs])
+        return tuple(values[i] for i in self._body.results)
+
+
+def _chosen(node: BodyNode) -> Operation:
+    if node.op == _CONSTANT or find_declared(node.op) is not None:
+        return partial(evaluate, node.op, node.attrs, outputs=node.outputs)
+    return operation(node.op, dict(node.attrs), None, node.outputs, partial(to_protos, node.attrs, node.op))
 
 
 def _captured_names(graphs: Sequence[GraphAttr], inputs: int) -> list[str]:

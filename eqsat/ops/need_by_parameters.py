@@ -136,6 +136,21 @@ def need_max_roi_pool(attrs: Attributes, inputs: Operands) -> Need:
     return made(inputs[1].shape[0] * inputs[0].shape[1] * math.prod(attrs.get("pooled_shape") or ()))
 
 
+def need_support_vectors(attrs: Attributes, inputs: Operands) -> Need:
+    rows = inputs[0].shape[0] if len(inputs[0].shape) > 1 else 1
+    return made(rows * len(attrs.get("support_vectors") or ()))
+
+
+def need_trees(attrs: Attributes, inputs: Operands) -> Need:
+    """As if each row met all nodes: trees are not counted, since their lists may be long."""
+    x = inputs[0]
+    rows = x.shape[0] if len(x.shape) > 1 else 1
+    labels = attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or ()
+    return Need(
+        rows * max(attrs.get("n_targets") or 0, len(labels), 1), rows * len(attrs.get("nodes_featureids") or ())
+    )
+
+
 def need_max_unpool(attrs: Attributes, inputs: Operands) -> Need:
     shape = inputs[0].shape
     size = math.prod(shape[:2])

@@ -1,4 +1,4 @@
-"""Type rules of the ``com.microsoft`` operators.
+"""Type rules of operators that ONNX's inference has none for: those of ``com.microsoft`` and of ``ai.onnx.ml``.
 
 The operators that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their
 types: the standard operator's rule (with all its checks) is applied to the operands that carry the data. Some have a
@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model.validate.checks import check_types, contradiction
+from eqsat.ops.families.maps import ML
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
@@ -40,7 +41,7 @@ def infer(
     of_body: InferBody,
     symbolic: Callable[[], Infer],
 ) -> tuple[TensorType | None, ...]:
-    """Types of the outputs of a ``com.microsoft`` node.
+    """Types of the outputs of a node.
 
     Args:
         op: The operator.
@@ -157,8 +158,9 @@ def register_symbolic(standard: Infer, of_body: InferBody, symbolic: Callable[[]
     for found in declared():
         op = found.op
         typed = found.typed_like or found.definition
-        # Of two rules for one version the later one holds.
-        if found.types is not None or (typed is not None and not osi.registry.has(op.domain, op.name)):
+        # Of two rules for one version the later one holds. Of trained models the package knows the simplest cases.
+        is_new = op.domain == ML or not osi.registry.has(op.domain, op.name)
+        if found.types is not None or (typed is not None and is_new):
             osi.registry.register(op.domain, op.name)(_rule(standard, of_body, symbolic))
             _OWN.add(op)
 

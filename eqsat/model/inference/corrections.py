@@ -236,37 +236,6 @@ def _of_windows_inside(rule: _Rule) -> _Rule:
     return sound
 
 
-def _keep_extracted_features_sound() -> None:
-    """Replaces the package's rule of ``ArrayFeatureExtractor``.
-
-    It takes the last dimension of the indices for their number, and forgets that one row of features stays a row.
-    """
-    _wrap(OpKey("ai.onnx.ml", "ArrayFeatureExtractor"), lambda _: _extracted_features)
-
-
-def _extracted_features(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-    data, indices = node.inputs
-    if data is None or indices is None:
-        return
-    shape = None
-    if data.shape is not None:
-        rows = list(data.shape[:-1]) if len(data.shape) > 1 else [1]
-        number = None if indices.shape is None else _number(indices.shape)
-        shape = ir.Shape([*rows, context.new_symbolic_dim() if number is None else number])
-    context.set_shape_and_dtype(node.outputs[0], shape, data.dtype)
-
-
-def _number(shape: ir.Shape) -> int | ir.SymbolicDim | None:
-    """How many elements a tensor has; None if more than one of its sizes is open, or one that has no name."""
-    product = math.prod(size for size in shape if isinstance(size, int))
-    match [size for size in shape if isinstance(size, ir.SymbolicDim)]:
-        case []:
-            return product
-        case [ir.SymbolicDim(value=str(name))]:
-            return ir.SymbolicDim(f"{product}*({name})" if product != 1 else name) + 0
-    return None
-
-
 def _keep_expressions_short() -> None:
     """Wraps all rules of the package: expressions that grow with the model take time that grows with its square."""
     for domain, name, _ in list(osi.registry.iter_supported()):
@@ -421,5 +390,4 @@ def make_sound() -> None:
     _keep_parts_sound()
     _keep_windows_sound()
     _follow_sizes()
-    _keep_extracted_features_sound()
     _keep_expressions_short()

@@ -28,6 +28,7 @@ from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.model.validate.declared import check_operands
 from eqsat.model.validate.fatal import require_least_of
 from eqsat.ops.evaluate import constant_value
+from eqsat.ops.operators import operator
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
@@ -102,7 +103,8 @@ def infer_types(
             return _stated_types(declared, inputs, attrs, outputs, place)
         body = declared.body(dict(declared.complete(attrs)))
         return _infer_function(op, body, inputs, values, place)[:outputs]
-    if op.domain == opset.MICROSOFT:
+    known = operator(op)
+    if op.domain == opset.MICROSOFT or (op.domain and (known.types is not None or known.definition is not None)):
         values = _without_sizes(values)
         return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body, _by_symbols)
     if opset.canonical_domain(op.domain) not in _OPSETS:
