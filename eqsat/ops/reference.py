@@ -10,7 +10,6 @@ import onnx
 import onnx.helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
-from onnx.reference.ops.aionnxml.op_svm_classifier import SVMClassifier as ReferenceSVMClassifier
 from onnx.reference.ops.op_loop import Loop as ReferenceLoop
 from onnx.reference.ops.op_non_max_suppression import NonMaxSuppression as ReferenceSuppression
 from onnx.reference.ops.op_scan import Scan as ReferenceScan
@@ -87,7 +86,7 @@ class ReferenceNode:
         )
         return ReferenceEvaluator(
             onnx.helper.make_model(graph, opset_imports=self._opsets),
-            new_ops=[Loop, NonMaxSuppression, Scan, SVMClassifier],
+            new_ops=[Loop, NonMaxSuppression, Scan],
         )
 
 
@@ -144,46 +143,6 @@ class NonMaxSuppression(ReferenceSuppression):
         if not scores.size:
             return (np.zeros((0, 3), np.int64),)
         return super()._run(boxes, scores, *limits, **attributes)
-
-
-class SVMClassifier(ReferenceSVMClassifier):
-    """The reference's classifier; that of onnx 1.23 joins the probabilities of three and more classes wrongly."""
-
-    op_domain = "ai.onnx.ml"
-
-    def _probabilities(self, scores: np.ndarray, class_count_: int) -> np.ndarray:
-        svm = self.__dict__["_svm"].atts
-        of_pair = np.zeros((class_count_, class_count_), scores.dtype)
-        first, second = np.triu_indices(class_count_, 1)
-        won = 1 / (1 + np.exp(scores * np.asarray(svm.prob_a) + np.asarray(svm.prob_b)))
-        of_pair[first, second] = np.clip(won, 1e-7, 1 - 1e-7)
-        of_pair[second, first] = 1 - of_pair[first, second]
-        return _coupled(of_pair)
-
-
-def _coupled(of_pair: np.ndarray) -> np.ndarray:
-    """Probabilities of classes by those of pairs: the second method of Wu, Lin and Weng (2004), "Probability estimates
-    for multi-class classification by pairwise coupling", which libsvm and ONNX Runtime iterate to the same tolerance.
-
-    Args:
-        of_pair: For each class, that it is the one of the two, against each other class; 0 on the diagonal.
-    """
-    classes = len(of_pair)
-    q = -of_pair * of_pair.T
-    np.fill_diagonal(q, (of_pair**2).sum(axis=0))
-    found = np.full(classes, 1 / classes, of_pair.dtype)
-    for _ in range(max(100, classes)):
-        gradient = q @ found
-        value = found @ gradient
-        if np.abs(gradient - value).max() < 0.005 / classes:
-            break
-        for k in range(classes):
-            step = (value - gradient[k]) / q[k, k]
-            found[k] += step
-            value = (value + step * (step * q[k, k] + 2 * gradient[k])) / (1 + step) ** 2
-            gradient = (gradient + step * q[k]) / (1 + step)
-            found /= 1 + step
-    return found
 
 
 def _names(inputs: Sequence[Any]) -> list[str]:

@@ -5,7 +5,6 @@ A wrong claim would make an unsound rewrite look sound, and a sound one unsound.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache, partial
 
