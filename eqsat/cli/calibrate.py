@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 @click.option(
     "--on",
     type=MODEL,
-    help="A model whose kernels are measured, in their sizes there, instead of those of small networks. For hosts that "
-    "are runtimes, such as `ort`.",
+    help="Measure the kernels of this model, at their sizes, instead of those of small networks. For hosts that are "
+    "runtimes, such as `ort`.",
 )
 @click.option("--quick", is_flag=True, help="Measure for a tenth of the time; the numbers vary more.")
 @json_option()
 @quiet_option()
 @debug_option
 def calibrate(name: str, output: Path | None, on: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
-    """Measure the machine that this runs on, and replace the numbers in the file of a host, `c` or one of your own.
-    Everything else in the file stays unchanged. Best on a machine that does nothing else; it takes some minutes.
+    """Measure this machine, and replace the numbers in the target file of a host: `c` or your own. Everything else in
+    the file stays unchanged. This takes some minutes, on a machine that should be idle.
 
     Hosts whose composites are written as operators, such as `ort`, are measured with ONNX Runtime, the others with
     generated C.

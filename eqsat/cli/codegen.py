@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 @click.option(
     "--winograd",
     is_flag=True,
-    help="Compute convolutions by Winograd's algorithm where that is faster: up to three times, with ten times the "
-    "rounding error and four times the weights.",
+    help="Compute convolutions by Winograd's algorithm where it is faster: up to three times as fast, with ten times "
+    "the rounding error and four times the weights.",
 )
 @numerics_option
 @click.option(

@@ -63,8 +63,8 @@ def compare(
 ) -> int:
     """Execute FIRST and SECOND on the same input and compare their outputs.
 
-    Where they differ, the tensors inside that both know by name are compared as well, and the first in
-    execution order that differs is named. The exit code is 1 if an output differs.
+    If they differ, inner tensors with the same name are compared as well, and the first in execution order that differs
+    is named. The exit code is 1 if an output differs.
     """
     if exact and (rtol or atol):
         raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")

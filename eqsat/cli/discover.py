@@ -14,16 +14,26 @@ from eqsat.cli.streams import InputPath
 _FILES = InputPath()
 
 
-@click.command(short_help="Find rules that nobody wrote.")
+@click.command(short_help="Find new rules.")
 @click.option("--ops", "operators", metavar="NAMES", help="Elementwise operators, as in `Relu,Min,Max`.")
-@click.option("--model", type=MODEL, metavar="MODEL", help="Take the model's operators, look at its e-graph.")
+@click.option("--model", type=MODEL, metavar="MODEL", help="Take the model's operators, and search its e-graph.")
 @dims_option
 @click.option("--type", "dtype", default="float32", show_default=True, help="float32, int32, int64 or bool.")
-@click.option("--size", type=click.IntRange(1, 5), default=2, show_default=True, help="Most operators of a side.")
-@click.option("--variables", type=click.IntRange(1, 4), default=2, show_default=True, help="Different variables.")
+@click.option(
+    "--size",
+    type=click.IntRange(1, 5),
+    default=2,
+    show_default=True,
+    help="The greatest number of operators on a side.",
+)
+@click.option(
+    "--variables", type=click.IntRange(1, 4), default=2, show_default=True, help="The greatest number of variables."
+)
 @click.option("--constants", default="0,1", show_default=True, metavar="NUMBERS", help="Numbers that may occur.")
-@click.option("--rules", "rules", multiple=True, type=_FILES, metavar="FILE", help="Rules that are known as well.")
-@click.option("--no-default-rules", is_flag=True, help="Do not take the shipped rules as known.")
+@click.option(
+    "--rules", "rules", multiple=True, type=_FILES, metavar="FILE", help="A file of further rules that are known."
+)
+@click.option("--no-default-rules", is_flag=True, help="Do not count the shipped rules as known.")
 @seed_option("the samples")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write the rules.")
 @json_option()
@@ -44,12 +54,12 @@ def discover(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Compare all small terms of some elementwise operators by their values, and print what is equal as rules.
+    """Compare all small terms of some elementwise operators by value, and print equal pairs as rules.
 
-    Each rule has been executed on random instances. Rules that the known ones imply are left out.
+    Each rule was executed on random instances. Rules that known rules imply are left out.
 
-    With --model, the model's e-graph is looked at as well: what has equal values in it although no rule says so becomes
-    a rule over any operators, with the nodes at which it was found. Rules that match most often come first.
+    With --model, the model's e-graph is searched as well: classes with equal values that no rule joins become a rule
+    over any operators, with the nodes at which it was found. Rules that match most often come first.
 
     \b
     eqsat rules discover --ops Relu,Min,Max,Neg

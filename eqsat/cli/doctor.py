@@ -41,7 +41,7 @@ class Finding:
 def doctor(as_json: bool) -> None:
     """Show what eqsat finds on this machine: packages, C compiler, instruction sets, libraries, cache.
 
-    Nothing here is required but the packages; without a compiler, models run with numpy.
+    Only the packages are required; without a compiler, models run with numpy.
     """
     from eqsat.report.fitting import hanging
 

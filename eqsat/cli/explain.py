@@ -13,14 +13,14 @@ from eqsat.cli.options import MODEL, debug_option, json_option
 @click.command(short_help="Show where the nodes of an optimized model come from.")
 @click.argument("model", type=MODEL)
 @click.argument("node", required=False)
-@click.option("--all", "every", is_flag=True, help="All nodes, also those that the input has as well.")
+@click.option("--all", "every", is_flag=True, help="Show all nodes, also those that the input contains.")
 @json_option("the origins")
 @debug_option
 def explain(model: Path, node: str | None, every: bool, as_json: bool) -> None:
-    """Show which nodes of the input NODE was made from, and every rule on the way.
+    """Show from which nodes of the input NODE was made, and by which rules.
 
-    MODEL is what `eqsat optimize -o` has written. NODE is the name of a node or of its first result; for a node
-    of the input, all that was made from it is shown. Without NODE, these are all nodes that the input does not have.
+    MODEL is a file that `eqsat optimize -o` wrote. NODE is the name of a node or of its first result; for a node of the
+    input, everything that was made from it is shown. Without NODE, all nodes are shown that the input does not contain.
 
     \b
     eqsat explain out.onnx

@@ -45,15 +45,17 @@ if TYPE_CHECKING:
     type=click.Choice(["best", "worst", "random"]),
     default="best",
     show_default=True,
-    help="Which program to choose; `worst` and `random` serve to test rules.",
+    help="Which program to choose; `worst` and `random` are for testing rules.",
 )
 @limits_options
 @seed_option("`--objective random` and of the numbers that verify the result")
 @click.option(
-    "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
+    "--verify/--no-verify", default=True, show_default=True, help="Execute the result and compare it with MODEL."
 )
 @click.option(
-    "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
+    "--audit",
+    is_flag=True,
+    help="Compute and compare all expressions that the e-graph holds to be equal, not only the result.",
 )
 @click.option("--prove", is_flag=True, help="Prove by rules, from the two models alone, that the result equals MODEL.")
 @measure_option
@@ -82,10 +84,10 @@ def optimize(
     prove: bool,
     delivery: Delivery,
 ) -> int:
-    """Optimize MODEL for the targets and print what that changes.
+    """Optimize MODEL for the targets and print what changed.
 
-    Without -o nothing is written. The result is executed against MODEL, as a whole and piece by piece, before
-    it is written; if the two disagree, it is not.
+    Without -o nothing is written. Before the result is written, it is executed and compared with MODEL, as a whole and
+    piece by piece. If the two differ, nothing is written.
 
     \b
     eqsat optimize model.onnx -t dnnl -o out.onnx

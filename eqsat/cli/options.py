@@ -53,7 +53,7 @@ def sizes_option(command: _Command) -> _Command:
     """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
     help_text = (
         "Bind a symbolic dimension of the model's inputs to a size or to an expression of other dimensions such as "
-        "P+S, or give its range and the sizes at which costs are taken, or only these sizes. May be repeated."
+        "P+S; or give its range and the sizes for which costs are computed, or only these sizes. May be repeated."
     )
     return _dim_option("NAME=SIZE[,SIZE...]|FROM..TO[@SIZE[,SIZE...]]", _sizes, help_text)(command)
 
@@ -70,7 +70,7 @@ def values_option(command: _Command) -> _Command:
         multiple=True,
         metavar="NAME=VALUE",
         callback=_values,
-        help="Make an input of the model a constant: a number, `true`, a list such as [1, 2], or a text. May be "
+        help="Make an input of the model a constant: a number, `true`, a list such as [1, 2], or text. May be "
         "repeated.",
     )(command)
 
@@ -92,8 +92,8 @@ def declarations_option(command: _Command) -> _Command:
         multiple=True,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="A rule or target file that declares operators of a domain of your own, or a Python file that does, which "
-        "is run. May be repeated.",
+        help="A rule or target file that declares operators of your own domain, or a Python file that does; eqsat "
+        "runs that file. May be repeated.",
     )(cast(_Command, knowing))
 
 
@@ -141,8 +141,8 @@ def opset_option(command: _Command) -> _Command:
     return click.option(
         "--opset",
         type=click.IntRange(*OPSETS),
-        help="The newest ONNX opset of the result, heeded by the search; without it that of MODEL, or the least newer "
-        "one that the result needs.",
+        help="The newest ONNX opset that the search may use; by default that of MODEL, or the oldest one that the "
+        "result needs.",
     )(command)
 
 
@@ -153,8 +153,8 @@ def external_data_option(command: _Command) -> _Command:
         is_flag=False,
         flag_value="",
         metavar="[FILE]",
-        help="Write the weights to a file beside the result: FILE, a plain name, or that of the result and `.data`. "
-        "Weights of a gigabyte or more are always written so.",
+        help="Write the weights to a file beside the result: FILE, a plain name, by default that of the result plus "
+        "`.data`. Weights of a gigabyte or more are always written this way.",
     )(command)
 
 
@@ -163,8 +163,8 @@ def flat_option(command: _Command) -> _Command:
     return click.option(
         "--flat",
         is_flag=True,
-        help="Write regions and composites as plain nodes with metadata, for tools that know no functions. eqsat reads "
-        "them back.",
+        help="Write regions and composites as plain nodes with metadata, for tools that do not support functions. "
+        "eqsat reads them back.",
     )(command)
 
 
@@ -226,7 +226,8 @@ def execution_options(command: _Command) -> _Command:
             "--steps",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Operators to execute at most, counting each iteration of a loop.  [default: 5 million]",
+            help="The greatest number of operators to execute, counting each iteration of a loop.  [default: 5 "
+            "million]",
         ),
     )(cast(_Command, limited))
 
@@ -254,7 +255,7 @@ def measure_option(command: _Command) -> _Command:
     return click.option(
         "--measure",
         is_flag=True,
-        help="Compile the result as C, run it on random inputs, and report the time of each kernel beside its cost.",
+        help="Compile the result as C, run it on random inputs, and add the time of each kernel to the report.",
     )(command)
 
 

@@ -89,10 +89,10 @@ def prove(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Prove with rules that FIRST and SECOND compute the same, for all inputs and all sizes that are free.
+    """Prove by rules that FIRST and SECOND compute the same, for all inputs and all free sizes.
 
-    The exit code is 0 if they are proven equal, 1 if an input shows that they differ, 3 if neither is known, and
-    2 if a model or a rule is wrong. Dimensions are those of FIRST.
+    The exit code is 0 if they are proven equal, 1 if an input shows that they differ, 3 if neither is known, and 2 if a
+    model or a rule is wrong. --dim names the dimensions of FIRST.
 
     \b
     eqsat prove model.onnx simplified.onnx

@@ -51,8 +51,8 @@ _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.ite
     "budgets",
     multiple=True,
     metavar="[OUTPUT=]DB",
-    help="The least ratio of signal to quantization noise, such as 30dB, for all outputs or for one. Without it, the "
-    "result is the cheapest program.",
+    help="The lowest acceptable signal-to-quantization-noise ratio, such as 30dB, for all outputs or for one. "
+    "Without it, the result is the cheapest program.",
 )
 @click.option(
     "--method",
@@ -88,14 +88,16 @@ _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.ite
     type=click.Choice(["disabled", "enabled", "fully_integral"]),
     default="disabled",
     show_default=True,
-    help="Cut the result into prefix, integer core and suffix; `fully_integral`: all of the model in the core.",
+    help="Cut the result into prefix, integer core and suffix; `fully_integral` puts the whole model into the core.",
 )
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
 @sizes_option
 @values_option
 @declarations_option
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), metavar="N", help="The greatest number of calibration samples to use."
+)
 @click.option(
     "--noise-samples",
     type=click.IntRange(min=1),
@@ -114,7 +116,7 @@ _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.ite
     "--sweep",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Compare with N programs from the cheapest to the most accurate: what accuracy costs.",
+    help="Compare the result with N programs from the cheapest to the most accurate.",
 )
 @limits_options
 @measure_option
@@ -153,10 +155,9 @@ def quantize(
     enodes: int | None,
     delivery: Delivery,
 ) -> int:
-    """Find the cheapest program for MODEL, in integers where that pays, whose error stays within the budget.
+    """Find the cheapest program for MODEL whose error stays within the budget, with integers where they are cheaper.
 
-    Without -o nothing is written. The error is measured on calibration samples; a program that misses the budget is
-    never the result.
+    Without -o nothing is written. The error is measured on calibration samples; the result never exceeds the budget.
 
     \b
     eqsat quantize model.onnx -c samples.npz -o q.onnx

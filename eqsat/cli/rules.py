@@ -33,7 +33,9 @@ def rules() -> None:
 @click.argument("files", nargs=-1, type=_FILES)
 @click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
 @click.option("--on", "model", type=MODEL, metavar="MODEL", help="List what each rule does on a model.")
-@click.option("--gain", is_flag=True, help="With --on, also what the result costs more without each rule; takes long.")
+@click.option(
+    "--gain", is_flag=True, help="With --on: also show how much more the result costs without each rule. Takes long."
+)
 @targets_option
 @declarations_option
 @json_option()
@@ -41,14 +43,15 @@ def rules() -> None:
 def list_(
     files: tuple[Path, ...], sets: bool, model: Path | None, gain: bool, targets: tuple[str, ...], as_json: bool
 ) -> None:
-    """List the rules of FILES, or the shipped ones: name, numerics class, proof, place, what they are about.
+    """List the rules of FILES, or the shipped ones: name, numerics class, proof, file and line, comment.
 
-    The proof is the verdict of ``eqsat rules prove``. That on shipped rules comes with them; other rules have one once
+    The proof is the verdict of ``eqsat rules prove``. Shipped rules have stored verdicts; other rules have one after
     they were proven, or executed before a search used them.
 
-    With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
-    held, how many e-nodes are its own, how many kernels of the result it made, and the time it took. With --gain, the
-    search runs once more without each rule that applied, and rules are sorted by what the result then costs more.
+    With --on, only these rules run on MODEL. The list shows how often each matched, on how many distinct signatures its
+    conditions held, how many e-nodes only it added, how many kernels of the result it made, and the time it took. With
+    --gain, the search runs once more without each rule that applied, and rules are sorted by how much more the result
+    then costs.
     """
     if model is None and (gain or targets):
         raise click.UsageError("--gain and --target need a model: give it with --on")
@@ -150,9 +153,9 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
 @json_option()
 @debug_option
 def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: int, as_json: bool) -> int:
-    """Execute both sides of the rules of FILES, and of target files the rules that belong to them.
+    """Execute both sides of the rules in FILES; for target files, of the rules that belong to the target.
 
-    A rule that is wrong is printed with a counterexample; the exit code is then 1.
+    A wrong rule is printed with a counterexample; the exit code is then 1.
 
     \b
     eqsat rules check my.rules
@@ -194,7 +197,7 @@ rules.add_command(why)
 @json_option()
 @debug_option
 def prove(files: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> int:
-    """Print the strongest statement about each rule of FILES, or of the shipped ones.
+    """Print the strongest statement about each rule of FILES, or about each shipped rule.
 
     A rule is proven for all ranks and sizes, proven for all values at bounded ranks and sizes, decided by exact
     arithmetic, executed, or refuted. The exit code is 1 if a rule is refuted.

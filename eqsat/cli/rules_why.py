@@ -16,7 +16,7 @@ from eqsat.cli.search_options import question_options, targets_option
 @click.command(short_help="Show why a rule does not apply to a model.")
 @click.argument("name")
 @click.argument("model", type=MODEL)
-@click.option("--node", metavar="N", help="Only at this node, by its name or that of a result.")
+@click.option("--node", metavar="N", help="Only at this node, given by its name or that of a result.")
 @click.option(
     "--places", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Places that are listed."
 )
@@ -25,9 +25,9 @@ from eqsat.cli.search_options import question_options, targets_option
 def why(
     name: str, model: Path, node: str | None, rule_files: tuple[Path, ...], as_json: bool, quiet: bool, **options: Any
 ) -> None:
-    """Show where the rule NAME applies to MODEL or nearly does, and what is missing first.
+    """Show where the rule NAME applies to MODEL or nearly does, and the first thing that is missing.
 
-    The pattern is looked for in all spellings of MODEL that the rules know. NAME is a rule, or a composite with its
+    The pattern is matched against all spellings of MODEL that the rules derive. NAME is a rule, or a composite with its
     target.
 
     \b

@@ -31,8 +31,8 @@ def targets_option(command: _Command) -> _Command:
         "targets",
         multiple=True,
         metavar="NAME[,NAME]",
-        help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes '
-        "a number. The host is always there.",
+        help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes a '
+        "number. The host runs the rest.",
     )(command)
 
 
@@ -53,8 +53,8 @@ def ops_option(command: _Command) -> _Command:
         "--ops",
         metavar="DOMAINS",
         default="",
-        help="Domains of the operators that may come into the result, separated by commas: `onnx` keeps to the "
-        "standard, `onnx,com.microsoft` allows those of ONNX Runtime. [default: all]",
+        help="Domains of the operators that rules and targets may bring into the result, separated by commas: `onnx` "
+        "for the standard only, `onnx,com.microsoft` to allow those of ONNX Runtime. [default: all]",
     )(command)
 
 
@@ -65,7 +65,7 @@ def numerics_option(command: _Command) -> _Command:
         default="real",
         show_default=True,
         type=click.Choice(["exact", "lsb", "real", "approximate"]),
-        help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
+        help="How far rules may change values: not at all, in the last places, by rounding, or within an error budget.",
     )(command)
 
 
@@ -84,7 +84,7 @@ def rules_options(command: _Command) -> _Command:
             "--no-default-rules", "default_rules", flag_value=False, default=True, help="Leave out the shipped rules."
         ),
         click.option(
-            "--trust", is_flag=True, help="Use rules that do not ship without executing them on random operands before."
+            "--trust", is_flag=True, help="Do not execute your own rules on random operands before they are used."
         ),
     )(command)
 
@@ -98,7 +98,8 @@ def limits_options(command: _Command) -> _Command:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="Time limit of the whole search; the result is the best program found so far.",
+            help="Limit on the work of the search, in seconds of a machine of 2024; the result is the best program "
+            "found so far.",
         ),
         click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit on the rounds of rewriting."),
         click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit on the size of the e-graph."),

@@ -73,12 +73,12 @@ def show(name: str, as_json: bool) -> None:
 @declarations_option
 @debug_option
 def check(files: tuple[str, ...]) -> int:
-    """Check target files, shipped ones by name, against the operators' schemas, and report every mistake.
+    """Check target files (shipped ones by name) against the operators' schemas, and report every mistake.
 
-    The operators as which composites of your own are written are executed and compared with the patterns. Of other
-    patterns of your own, instances are drawn: one without any may never match.
+    If a composite of your own is written as an operator, the operator is executed and compared with the pattern. For
+    the other patterns of your own, instances are drawn: a pattern without any may never match.
 
-    Warnings say what is allowed and probably not meant; the exit code is 1 only after an error.
+    Warnings name what is allowed but probably not intended. The exit code is 1 only after an error.
     """
     from eqsat.check.gate import require_believed
     from eqsat.check.matching import unmatched

@@ -23,7 +23,7 @@ from eqsat.cli.search_options import question_options
     default=3,
     show_default=True,
     metavar="N",
-    help="Without NODE, how many of the most expensive operators of the host.",
+    help="Without NODE: how many of the most expensive operators on the host to explain.",
 )
 @question_options
 def why(
@@ -35,9 +35,9 @@ def why(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Show for each NODE of MODEL the cheapest equal program in which TARGET runs it, and what it costs more.
+    """Show for each NODE of MODEL the cheapest equal program in which TARGET runs it, and how much more it costs.
 
-    If there is no such program, the condition that fails is shown, or the composite that is nearest to a match.
+    If there is no such program, the condition that fails is shown, or the composite that comes nearest to a match.
 
     \b
     eqsat targets why dnnl model.onnx
