@@ -35,6 +35,7 @@ class asked:
                 "a backend that does not fail is required",
                 place=f"{_method(self.backend, self.what)}{_line(self.backend, error)}",
                 actual=f"{type(error).__name__}: {error}",
+                hint="`error.__cause__` has its traceback, which --debug prints",
             ) from error
 
 
@@ -91,6 +92,7 @@ def emitted(backend: Backend, writer: Writer, runs: Sequence[Run]) -> Code:
             "one call for each run is required (and one size of scratch memory, if there are any)",
             place=_method(backend, "emit"),
             actual=f"{len(code.calls)} calls and {len(code.scratch)} sizes for {len(runs)} runs",
+            hint="Code.calls has a text for each element of `runs`, in the same order",
         )
     return code
 

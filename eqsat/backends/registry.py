@@ -54,6 +54,7 @@ def named(target: str) -> Backend:
             "an entry point that can be loaded is required",
             place=f"{GROUP}: {point.name} = {point.value}",
             actual=f"{type(error).__name__}: {error}",
+            hint="install the package that registers it again, or remove it",
         ) from error
     return checked(found() if isinstance(found, type) else found, f"{GROUP}: {point.name} = {point.value}")
 
@@ -78,6 +79,7 @@ def from_file(path: str | Path) -> Backend:
                 "one subclass of eqsat.Backend, or a backend called BACKEND, is required",
                 place=str(path),
                 actual=", ".join(c.__name__ for c in classes) or "none",
+                hint=f"write `BACKEND = {classes[0].__name__ if classes else 'MyBackend'}()` at the end of the file",
             )
         found = classes[0]
     return checked(found() if isinstance(found, type) else found, str(path))
@@ -90,9 +92,19 @@ def checked(found: object, place: str = "backends") -> Backend:
         BackendError: The argument is not a backend.
     """
     if not isinstance(found, Backend):
-        raise BackendError("an eqsat.Backend is required", place=place, actual=repr(found)[:200])
+        raise BackendError(
+            "an eqsat.Backend is required",
+            place=place,
+            actual=repr(found)[:200],
+            hint="derive its class from eqsat.Backend",
+        )
     if not found.target:
-        raise BackendError("a backend that names its target is required", place=place, actual=type(found).__name__)
+        raise BackendError(
+            "a backend that names its target is required",
+            place=place,
+            actual=type(found).__name__,
+            hint='write `target = "NAME"` in its class, with the name of the target whose regions it executes',
+        )
     for name, kind in _ATTRIBUTES.items():
         value = getattr(found, name)
         if not isinstance(value, kind):
@@ -118,7 +130,11 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
     for given in backends:
         backend = from_file(given) if isinstance(given, str | Path) else checked(given)
         if backend.target in found:
-            raise BackendError("one backend for each target is required", actual=f"several for {backend.target!r}")
+            raise BackendError(
+                "one backend for each target is required",
+                actual=f"several for {backend.target!r}",
+                hint="leave all but one of them out",
+            )
         found[backend.target] = backend
     present = _targets(model)
     for backend in found.values():

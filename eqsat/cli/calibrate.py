@@ -92,7 +92,12 @@ def _check_output(path: Path) -> None:
     from eqsat.targets.registry import SUFFIX, read_target_file
 
     if path.suffix != SUFFIX:
-        raise TargetError(f"the name of a target's file ends in {SUFFIX}", place=str(path))
+        raise TargetError(
+            f"a file name that ends in {SUFFIX} is required",
+            place=str(path),
+            actual=f"`{path.suffix}`" if path.suffix else "no suffix",
+            hint=f"write `-o {path.with_suffix(SUFFIX)}`" if path.name else "",
+        )
     if not path.exists():
         return
     try:
@@ -104,6 +109,7 @@ def _check_output(path: Path) -> None:
             "a new file or the file of a host is required as output",
             place=str(path),
             actual=f"the file of {', '.join(t.name for t in declared)}" if declared else "a file without targets",
+            hint="give another name with -o; nothing was overwritten",
         )
 
 

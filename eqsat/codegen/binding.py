@@ -247,7 +247,10 @@ def _fit(name: str, array: object, shape: Shape, dtype: np.dtype) -> np.ndarray:
     else:
         found = describe(array)
     raise ExecutionError(
-        f"a dense, writable array {dtype.name}{list(shape)} is required", place=f"out, {name!r}", actual=found
+        f"a dense, writable array {dtype.name}{list(shape)} is required",
+        place=f"out, {name!r}",
+        actual=found,
+        hint=f"make it with np.empty({tuple(shape)}, {dtype.name!r})",
     )
 
 

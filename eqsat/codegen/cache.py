@@ -40,7 +40,12 @@ def limit() -> int:
     except ValueError:
         megabytes = -1.0
     if not 0 <= megabytes < 1e12:
-        raise CodegenError("EQSAT_CACHE_LIMIT is required to be a number of megabytes", actual=repr(given))
+        raise CodegenError(
+            "a number of megabytes is required",
+            place="EQSAT_CACHE_LIMIT",
+            actual=repr(given),
+            hint="set it to a number such as 1024, or unset it",
+        )
     return int(megabytes * (1 << 20))
 
 

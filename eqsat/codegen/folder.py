@@ -226,6 +226,9 @@ def _write(folder: Path, files: dict[str, str | bytes | memoryview]) -> list[Pat
                 (part / name).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise CodegenError(
-            "a folder that can be written to is required", place=str(folder), actual=reason(error)
+            "a folder that can be written to is required",
+            place=str(folder),
+            actual=reason(error),
+            hint="give another folder; nothing was written",
         ) from error
     return [folder / name for name in files]

@@ -72,6 +72,11 @@ def unique(names: Iterable[str], fallback: str = "x", prefix: str = "") -> list[
     return result
 
 
+def _suggested(name: str) -> str:
+    words = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:40]
+    return words if re.match(r"[A-Za-z]", words) and words not in _RESERVED else f"net_{words}".rstrip("_")
+
+
 def check_prefix(name: str) -> str:
     """A name that files and functions may begin with.
 
@@ -80,6 +85,8 @@ def check_prefix(name: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", name) or name in _RESERVED:
         raise CodegenError(
-            "a name of letters, digits and underscores that is not a word of C is required", actual=repr(name)
+            "a name of letters, digits and underscores that is not a word of C is required",
+            actual=repr(name),
+            hint=f"for example {_suggested(name)!r}",
         )
     return name

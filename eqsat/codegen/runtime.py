@@ -219,6 +219,7 @@ class CModel:
                 "a backend that executes what has no portable code is required",
                 place=f"model {self.emitted.model!r}",
                 actual=f"one that left it to portable code ({self._names()})",
+                hint='run the model with numpy: backend="numpy"',
             )
         return ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
 

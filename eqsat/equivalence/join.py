@@ -121,6 +121,7 @@ def _paired(a: Sequence[ir.Value], b: Sequence[ir.Value], what: str) -> tuple[Pa
         raise ModelError(
             f"two models with equally many {what}s are required",
             actual=f"{len(left)} ({', '.join(left)}) and {len(right)} ({', '.join(right)})",
+            hint="`--set NAME=VALUE`, `values={...}`, makes an input a constant" if what == "input" else "",
         )
     if set(left) == set(right):
         return tuple((name, name) for name in left), []

@@ -36,7 +36,10 @@ def check_expressions(symbols: Symbols) -> None:
         if wanted != have:
             terms = ", ".join(f"{n} = {symbols[n][0]}" for n in sorted(ir.SymbolicDim(dim).free_symbols()))
             raise ExecutionError(
-                f"a dimension of {dim} must be {wanted}", place=f"input {name!r}", actual=f"{have}, with {terms}"
+                f"a dimension of {dim} must be {wanted}",
+                place=f"input {name!r}",
+                actual=f"{have}, with {terms}",
+                hint="give arrays whose sizes agree",
             )
 
 

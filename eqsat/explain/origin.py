@@ -141,7 +141,7 @@ def unpack(text: str) -> Origins:
         raise ModelError(
             f"metadata `{ORIGINS}` as eqsat writes them are required",
             actual=f"{type(error).__name__} while reading {len(text):,} characters",
-            hint="optimize the input once more",
+            hint="optimize the input again",
         ) from error
 
 

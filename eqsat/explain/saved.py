@@ -20,6 +20,6 @@ def read_origins(model: ir.Model, place: str = "") -> Origins:
             "a model that eqsat optimized is required",
             place=place or model.graph.name or "",
             actual=f"no metadata `{ORIGINS}`",
-            hint="optimize it with -o, and explain what that writes",
+            hint="write one with `eqsat optimize MODEL -o OUT.onnx`, and explain OUT.onnx",
         )
     return unpack(text)

@@ -189,6 +189,15 @@ def _sort_arguments(key: OpKey, operands: Sequence[Any], given: dict[str, Any]) 
     return positional, attributes
 
 
+def _no_tensor(found: object) -> ModelError:
+    return ModelError(
+        "tensors as outputs are required",
+        place="graph",
+        actual=type(found).__name__,
+        hint="`eqsat.input` and the operators of `eqsat.op` make them; `op.Identity(array)` makes one of an array",
+    )
+
+
 def _named_outputs(outputs: Tensor | Iterable[Tensor] | Mapping[str, Tensor]) -> list[Named]:
     if isinstance(outputs, Tensor):
         pairs: list[Named] = [(None, outputs)]
@@ -197,10 +206,10 @@ def _named_outputs(outputs: Tensor | Iterable[Tensor] | Mapping[str, Tensor]) ->
     elif isinstance(outputs, Iterable):
         pairs = [(None, o) for o in outputs]
     else:
-        raise ModelError("tensors as outputs are required", place="graph", actual=type(outputs).__name__)
+        raise _no_tensor(outputs)
     if not pairs:
         raise ModelError("at least one output is required", place="graph", actual="none")
     for _, tensor in pairs:
         if not isinstance(tensor, Tensor):
-            raise ModelError("tensors as outputs are required", place="graph", actual=type(tensor).__name__)
+            raise _no_tensor(tensor)
     return pairs

@@ -128,7 +128,12 @@ def check_place(target: Path) -> None:
     place = str(target)
     require_folder(target.parent, ModelError)
     if target.is_dir():
-        raise ModelError("a file to write to is required", place=place, actual="a directory")
+        raise ModelError(
+            "a file to write to is required",
+            place=place,
+            actual="a directory",
+            hint=f"for example {str(target / 'model.onnx')!r}",
+        )
     if is_stream(target):
         return
     if registry.get_format_from_file_extension(target.suffix.lower()) is None:
@@ -138,7 +143,12 @@ def check_place(target: Path) -> None:
             actual=f"`{target.suffix}`" if target.suffix else "no suffix",
         )
     if not os.access(Path(os.path.realpath(target)).parent, os.W_OK):
-        raise ModelError("a place that can be written to is required", place=place, actual="Permission denied")
+        raise ModelError(
+            "a place that can be written to is required",
+            place=place,
+            actual="Permission denied",
+            hint="give another folder, or change the permissions of this one",
+        )
 
 
 def _data_name(target: Path, external_data: bool | str | None) -> str:

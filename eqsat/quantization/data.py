@@ -122,6 +122,7 @@ class CalibrationData:
                     f"the same files for inputs {first!r} and {name!r} are required",
                     place=self.place,
                     actual=f"{odd!r} for one of them only",
+                    hint="a sample is one file of the same name in the folder of each input",
                 )
         return [{n: _File(p / file, n) for n, p in folders.items()} for file in names[first]]
 
@@ -134,7 +135,10 @@ class CalibrationData:
                 return [{name: _File(p, name) for name, p in stems.items()}]
         elif kinds != {".npz"}:
             raise QuantizationError(
-                "files of one kind, .npz or .npy, are required", place=self.place, actual=", ".join(sorted(kinds))
+                "files of one kind, .npz or .npy, are required",
+                place=self.place,
+                actual=", ".join(sorted(kinds)),
+                hint="give a list of the files that are samples",
             )
         return [_File(p, None) for p in files]
 
@@ -193,6 +197,7 @@ class CalibrationData:
                 f"a multiple of the batch size {size} along the first axis is required",
                 place=place,
                 actual=describe(array),
+                hint=f"leave out the last {array.shape[0] % size}" if size and array.shape[0] > size else "",
             )
         return [array[i : i + size] for i in range(0, array.shape[0], size)]
 

@@ -65,7 +65,12 @@ def operator(
     source, sources = Sources.of(f"operator {declaration}", name)
     found = parse(source, sources).declarations
     if len(found) != 1 or not isinstance(found[0], s.Operator):
-        raise RuleError("the declaration of one operator is required", place=name, actual=f"`{declaration}`")
+        raise RuleError(
+            "the declaration of one operator is required",
+            place=name,
+            actual=f"`{declaration}`",
+            hint='for example eqsat.operator("acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha")',
+        )
     written = found[0]
     if reference is None:
         if types is not None or results != 1:
@@ -74,7 +79,10 @@ def operator(
         return function
     if written.body is not None:
         raise RuleError(
-            "one meaning of an operator is required, a body or a reference", place=written.name, actual="both"
+            "one meaning of an operator is required, a body or a reference",
+            place=written.name,
+            actual="both",
+            hint="leave out `= ...` or reference=",
         )
     if isinstance(results, bool) or not isinstance(results, int) or not 1 <= results <= MOST_RESULTS:
         raise RuleError(f"from 1 to {MOST_RESULTS} results are required", place=written.name, actual=repr(results))

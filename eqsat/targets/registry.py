@@ -63,7 +63,10 @@ def load_targets(
     for target in found:
         if target.name in seen:
             raise TargetError(
-                "each target must be named once", place=str(target.place), actual=f"`{target.name}` twice"
+                "each target must be named once",
+                place=str(target.place),
+                actual=f"`{target.name}` twice",
+                hint="leave one of them out, or declare it under another name",
             )
         seen[target.name] = target
     hosts = [t for t in found if t.is_host]
@@ -156,7 +159,11 @@ def _load(item: object) -> list[Target]:
         return list(read_target_file(item))
     parts = [part.strip() for part in item.split(",")]
     if not all(parts):
-        raise TargetError("target names separated by single commas are required", actual=f"`{item}`")
+        raise TargetError(
+            "target names separated by single commas are required",
+            actual=f"`{item}`",
+            hint=f"write `{','.join(part for part in parts if part)}`" if any(parts) else "",
+        )
     return [target for part in parts for target in _load_part(part)]
 
 
@@ -166,11 +173,18 @@ def _load_part(part: str) -> list[Target]:
     assert match is not None
     what = match["what"].strip()
     if not what:
-        raise TargetError("a target before its options is required", actual=f"`{part}`")
+        raise TargetError(
+            "a target before its options is required", actual=f"`{part}`", hint=f"for example `dnnl {part.strip()}`"
+        )
     options = [(m["key"], m["value"]) for m in _OPTION.finditer(match["options"])]
     targets = read_target_file(target_path(what))
     if options and len(targets) > 1:
-        raise TargetError("options need a file with one target", place=what, actual=f"{len(targets)} targets")
+        raise TargetError(
+            "options need a file with one target",
+            place=what,
+            actual=f"{len(targets)} targets",
+            hint="change the numbers in the file, or put each target into its own file",
+        )
     return [_with_options(target, options) for target in targets]
 
 

@@ -96,7 +96,9 @@ def _numbers(target: Target) -> Iterator[TargetError]:
 def _supports(target: Target) -> Iterator[TargetError]:
     if not target.supports and not target.composites:
         yield TargetError(
-            "a target must run at least one operator", place=str(target.place), hint="`supports` or `composite`"
+            "a target must run at least one operator",
+            place=str(target.place),
+            hint="add a `supports` or `composite` entry",
         )
     behind = _Behind[OpKey]()
     for entry in target.supports:
@@ -151,7 +153,10 @@ def _composites(target: Target) -> Iterator[TargetError]:
         place = str(composite.place)
         if composite.name in names:
             yield TargetError(
-                "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
+                "a unique name is required for each composite",
+                place=place,
+                actual=f"`{composite.name}` twice",
+                hint="rename one of them, or make their patterns alternatives of one composite: `A | B`",
             )
         names.add(composite.name)
         # Making the clauses takes longer than all the rest, and finds nothing where they are few and have roots.

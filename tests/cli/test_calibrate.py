@@ -84,7 +84,10 @@ def _is(word: str, value: float) -> bool:
         ),
         (["cpuu"], "did you mean `cpu`"),
         (["missing.target"], "missing.target: a target file is required; got no such file"),
-        (["-o", "mine.txt"], "mine.txt: the name of a target's file ends in .target"),
+        (
+            ["-o", "mine.txt"],
+            "mine.txt: a file name that ends in .target is required; got `.txt`\n  hint: write `-o mine.target`",
+        ),
         (["-o", "notes.target"], "notes.target: a new file or the file of a host is required as output"),
         (
             ["-o", "npu.target"],

@@ -101,14 +101,29 @@ def _inputs(read: list[Tensor], inputs: Sequence[Tensor] | None) -> list[Tensor]
     chosen = read if inputs is None else list(inputs)
     for tensor in chosen:
         if not isinstance(tensor, Tensor) or not tensor.is_input:
-            raise ModelError("inputs made by eqsat.input are required", place="graph", actual=repr(tensor))
+            raise ModelError(
+                "inputs made by eqsat.input are required",
+                place="graph",
+                actual=repr(tensor),
+                hint='for example x = eqsat.input("x", (1, 3))',
+            )
     names = [t.name for t in chosen]
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise ModelError("every input needs a unique name", place=f"input {name!r}", actual="two of them")
+            raise ModelError(
+                "every input needs a unique name",
+                place=f"input {name!r}",
+                actual="two of them",
+                hint="call eqsat.input once for each name, and use that tensor wherever the input is read",
+            )
     missing = [t for t in read if not any(t is c for c in chosen)]
     if missing:
-        raise ModelError("all inputs that are read must be listed", place="graph", actual=f"no {missing[0].name!r}")
+        raise ModelError(
+            "all inputs that are read must be listed",
+            place="graph",
+            actual=f"no {missing[0].name!r}",
+            hint="add it to inputs=[...], or leave inputs= out",
+        )
     return chosen
 
 
