@@ -40,10 +40,7 @@ def _out() -> None:
     ("call", "hint"),
     [
         (lambda: eqsat.graph(np.ones(2)), r"`op.Identity\(array\)` makes one of an array"),
-        (
-            lambda: eqsat.graph({"y": op.Relu(eqsat.input("x", (2,))), "z": 1.0}),
-            "the operators of `eqsat.op` make them",
-        ),
+        (_number, "the operators of `eqsat.op` make them"),
         (_unlisted, r"add it to inputs=\[...\]"),
         (_twice, "call eqsat.input once for each name"),
         (lambda: eqsat.save(eqsat.load(_TEXT), "."), "for example 'model.onnx'"),
@@ -100,7 +97,7 @@ def test_failing_backends_name_their_traceback(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from eqsat.backends import Backend\n"
-        "class A(Backend):\n    target = 'ccompiler'\n    def refuse(self, kernel):\n        return 1 / 0\n",
+        "class A(Backend):\n    target = 'ccompiler'\n    def prepare(self, run):\n        return 1 / 0\n",
         "utf-8",
     )
     x, y = eqsat.input("x", (100, 100)), eqsat.input("y", (100, 100))
