@@ -107,47 +107,47 @@ def optimize(
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         targets: Accelerators by name or target file.
-        host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
-            each operator, which is the default, ``"c"``, generated C, whose kernels and layouts are chosen as well, or
-            ``"ort"``, ONNX Runtime with its fused kernels.
-        rules: Rule files, or rules, besides the shipped ones.
+        host: The target that runs everything that no accelerator takes, by name or target file: ``"cpu"`` (the
+            default), a runtime with a kernel for each operator; ``"c"``, generated C, whose kernels and layouts are
+            chosen as well; or ``"ort"``, ONNX Runtime with its fused kernels.
+        rules: Rule files, or rules, in addition to the shipped ones.
         default_rules: Whether the shipped rules are applied.
-        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
-            ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
-            of the range; costs are taken at the typical one. A list ``[16, 128, 512]`` leaves it free as well;
-            costs are the mean over these sizes. An expression ``"P + S"`` says what it is in other dimensions.
-        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or ``(least,
+            most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes of the
+            range; costs are computed at the typical size. A list ``[16, 128, 512]`` leaves it free as well; costs are
+            the mean over these sizes. An expression ``"P + S"`` gives it in terms of other dimensions.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them disappears.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
-        ops: Domains of the operators that rules and composites may bring into the result: ``"onnx"`` keeps to the
-            standard, ``"onnx,com.microsoft"`` allows those of ONNX Runtime as well; by default all are allowed.
-        opset: The newest ONNX opset that the result may need, 7 to 26; a note says what a newer one would have saved.
-        objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
-        time_limit: Seconds, counted as work of a usual machine: saturation and extraction may do that of a third each,
-            and the best so far is the result. A clock ends them only on machines many times slower.
+        ops: Domains of the operators that rules and composites may bring into the result: ``"onnx"`` for the standard
+            only, ``"onnx,com.microsoft"`` to allow those of ONNX Runtime; by default all.
+        opset: The newest ONNX opset that the result may need, 7 to 26; a note tells what a newer one would have saved.
+        objective: ``"worst"`` and ``"random"`` choose other equal programs, to test rules.
+        time_limit: An amount of work, in seconds of a machine of 2024. Saturation and extraction may each do a third of
+            it; the result is the best program found so far. A clock ends them only on much slower machines.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of the memory that the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
-        seed: Of ``objective="random"``, and of the numbers that the result is verified on.
-        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
+        seed: Of ``objective="random"``, and of the numbers with which the result is verified.
+        progress: Receives events. By default a line in terminals and notebooks shows them; False hides it.
         partition_functions: By the name of a composite (``"ccompiler.add_subtract_multiply"``) a function of its call
             and its operands that returns the result with annotations.
-        audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
+        audit: Compute and compare all expressions that the e-graph holds to be equal, see :meth:`Search.audit`; meant
             for models of up to some hundred operators.
-        verify: Execute the result against the input; ``summary.verification`` gives the details.
+        verify: Execute the result and compare it with the input; ``summary.verification`` gives the details.
         prove: Prove by rules, from the two models alone, that the result equals the input, as :func:`prove` does;
-            ``summary.proof`` gives the answer. The proof has the time limit once more.
-        trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
+            ``summary.proof`` gives the answer. The proof has a time limit of its own, of the same length.
+        trust: Do not execute your own rules on random operands before they are used, see :func:`check_rules`.
 
     Raises:
         ModelError: The model is broken or not supported.
-        RuleError, TargetError: A rule or target file is, or executing a rule shows that it is wrong.
+        RuleError, TargetError: A rule or target file is wrong, or executing a rule shows that it is.
         OptimizationError: The rank of an input is unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
-        AuditError: The e-graph contradicts itself, so a rule is wrong.
-        VerificationError: The result computes something else than the input.
+        AuditError: Expressions that the e-graph holds to be equal differ, so a rule is wrong.
+        VerificationError: The result does not compute what the input computes.
     """
     options = SearchOptions(
         targets=targets,
@@ -212,18 +212,17 @@ def quantize(
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     trust: bool = False,
 ) -> QuantizationResult:
-    """Finds the cheapest program, in integers where that pays, whose error stays within a budget.
+    """Finds the cheapest program whose error stays within a budget, with integers where they are cheaper.
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         calibration: Samples of the inputs; see :class:`~eqsat.quantization.data.CalibrationData`.
         targets: Accelerators by name or target file.
-        host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
-            each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
-        budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
-            output name. It holds for the result as measured on calibration samples, else there is an error. None takes
-            the cheapest program, regardless of its error.
-        method: How ranges are found; ``"auto"`` takes the most accurate way on the samples, everything being rounded.
+        host: As for :func:`eqsat.optimize`.
+        budget: The lowest acceptable signal-to-quantization-noise ratio, such as ``"30dB"`` or 30, for all float
+            outputs or by output name. It holds for the error measured on calibration samples; otherwise there is an
+            error. None takes the cheapest program, whatever its error.
+        method: How ranges are found; ``"auto"`` takes the method with the smallest error if everything is rounded.
         percentile: Percentage of the values inside a range, for the method of that name.
         activation: Element type of activations, ``"uint8"`` or ``"int8"``.
         symmetric: Use ranges that are symmetric around zero.
@@ -232,27 +231,27 @@ def quantize(
         skip: Nodes that stay floats, by their name or by that of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
         simulate: Compute with floats what integers would give: float operators between pairs of ``QuantizeLinear`` and
-            ``DequantizeLinear``, on the host. Without a budget all tensors are rounded, with one those that the
+            ``DequantizeLinear``, on the host. Without a budget all tensors are rounded; with a budget, those that the
             cheapest integer program for the targets rounds.
         conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
             without floats. ``"fully_integral"``: the same, and the prefix only quantizes, the suffix only dequantizes.
         rules, default_rules, declarations, opset: As for :func:`eqsat.optimize`.
         dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound
-            stays free, and samples may have any size there; costs are taken at their median.
-        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
-        samples: Calibration samples to use at most.
+            stays free, and samples may have any size there; costs are computed at their median.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them disappears.
+        samples: The greatest number of calibration samples to use.
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
         check_samples: Samples on which the result is measured.
-        sweep: Number of further programs, from the cheapest to the most accurate, whose cost and error the report shows
-            beside those of the result: two at least, 0 for none.
+        sweep: Number of further programs, from the cheapest to the most accurate, whose cost and error the report
+            compares with those of the result: at least two, or 0 for none.
         objective: ``"worst"`` and ``"random"`` choose other programs, to test rules; they ignore the budget.
         time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
         memory_limit: As for :func:`eqsat.optimize`.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
-        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
+        progress: Receives events. By default a line in terminals and notebooks shows them; False hides it.
         partition_functions: As for :func:`eqsat.optimize`, as is ``trust``.
 
     Raises:
@@ -381,8 +380,8 @@ def compare(
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
 
     Raises:
-        ModelError, ExecutionError: One of them cannot be loaded or executed, or they differ in inputs or outputs.
-        LimitError: One takes more memory, time or steps than it may.
+        ModelError, ExecutionError: A model cannot be loaded or executed, or the two differ in inputs or outputs.
+        LimitError: A model takes more memory, time or steps than it may.
     """
     with declaring(*declarations):
         # The second may have the sizes and values already, as an optimized model has; it gets those that are left.
@@ -416,22 +415,22 @@ def prove(
 
     Args:
         first: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        second: The same. Its inputs and outputs are those of the first with the same name, or else at the same place.
-        rules: Rule files, or rules, besides the shipped ones.
+        second: The same. Its inputs and outputs are paired with those of the first by name, or else by position.
+        rules: Rule files, or rules, in addition to the shipped ones.
         default_rules: Whether the shipped rules are used.
-        dims: Sizes, or ranges, for symbolic dimensions of the first model; what is proven is true for all others.
+        dims: Sizes, or ranges, for symbolic dimensions of the first model; the proof covers all sizes of the others.
         values: Values for inputs, by name; these become constants.
         declarations, memory_limit: As for :func:`optimize`.
         numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
         samples: Inputs on which both models are executed.
         seed: Of these inputs.
         time_limit: Seconds, counted as work.
-        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
-        trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
+        progress: Receives events. By default a line in terminals and notebooks shows them; False hides it.
+        trust: Do not execute your own rules on random operands before they are used, see :func:`check_rules`.
 
     Raises:
         ModelError: A model is broken, or the two differ in inputs or outputs.
-        RuleError: A rule file is, or executing a rule shows that it is wrong.
+        RuleError: A rule file is wrong, or executing a rule shows that it is.
         LimitError: A model takes more memory or work than it may.
     """
     from eqsat.equivalence.run import equivalence

@@ -13,14 +13,14 @@ from eqsat.text import name_of
 
 
 class EqsatError(Exception):
-    """Base of all errors that are the input's fault and not a defect of eqsat.
+    """Base of all errors that are due to the input, and not to a defect of eqsat.
 
     Args:
         requirement: What was required, as a sentence without the final stop.
         place: Where: a file with line and column, a node or a tensor by its name.
         actual: What was found instead.
         hint: What to do about it.
-        excerpt: The line of the input that is meant, with a caret below it where that helps.
+        excerpt: The line of the input in question, with a caret below it where that helps.
     """
 
     def __init__(

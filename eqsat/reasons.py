@@ -66,15 +66,16 @@ def explain_rule(
 ) -> Explanation:
     """Why a rule, or a composite of a target, does not apply to a model.
 
-    The left side is looked for in the saturated e-graph, and so in each spelling of the model that the rules know. The
-    places are listed at which most of it matches, each with the first thing that is not as the rule requires it.
+    The left side is matched against the saturated e-graph, and so against each spelling of the model that the rules
+    derive. The result lists the places where most of it matches, each with the first thing that differs from what the
+    rule requires.
 
     Args:
         source: As for :func:`eqsat.optimize`, and so are the arguments that are not named here.
         name: Of the rule, or of a composite with its target: ``"dnnl.conv2d_bias_relu"``. The target need not be given.
-        node: A node of the model, by its name or that of a result: only places at it are listed.
+        node: A node of the model, by its name or that of a result: only places at this node are listed.
         places: How many places are listed.
-        numerics: A rule beyond this class is explained as well, but did not run.
+        numerics: A rule beyond this class does not run, but is explained as well.
 
     Raises:
         ModelError: The model is broken, or has no such node.
@@ -195,17 +196,17 @@ def explain_placement(
     progress: Shown = None,
     trust: bool = False,
 ) -> tuple[Placement, ...]:
-    """Why operators of a model do not run on an accelerator, and what it costs if they do.
+    """Why operators of a model do not run on an accelerator, and how much more it costs if they do.
 
     For each operator, one more extraction finds the cheapest equal program in which the accelerator runs it. If there
-    is none, the answer is the condition that fails, or the composite that is nearest to a match.
+    is none, the answer is the condition that fails, or the composite that comes nearest to a match.
 
     Args:
         source: As for :func:`eqsat.optimize`, and so are the arguments that are not named here.
-        targets: Of these, the first accelerator is the one in question.
+        targets: The first accelerator among these is the one in question.
         nodes: Nodes of the model, by their names or those of results. By default the most expensive ones on the host.
-        places: How many of these.
-        time_limit: Of the search, and of all further extractions together.
+        places: How many of the most expensive nodes to explain.
+        time_limit: For the search, and once more for all further extractions together.
 
     Raises:
         ModelError: The model is broken, or has no such node.

@@ -41,14 +41,14 @@ class Result:
     Attributes:
         model: The partitioned model: standard ONNX; accelerator regions and composites are local functions.
         cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
-        baseline_cost: Seconds of the input as it stands, wholly on the host.
+        baseline_cost: Seconds of the unchanged input, entirely on the host.
         bound: No program in the e-graph costs less.
         stop_reason: Of the extraction: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ...
         seconds: CPU seconds by stage.
         summary: The contents of a report.
         plan: The program before it became a model.
         choices: The program as the solver chose it.
-        operators: That rules, targets and declarations have declared; what runs, saves or writes the model knows them.
+        operators: Those that rules, targets and declarations declare; the methods below know them.
         sizes: The ranges of the sizes that stay free, by symbol.
         origins: Where each node comes from, by the name of its first result.
         opset: The newest opset of its file; None for any.
@@ -70,12 +70,12 @@ class Result:
 
     @property
     def regions(self) -> tuple[RegionRow, ...]:
-        """In execution order: those of accelerators, and the pieces on the host."""
+        """In execution order: regions of accelerators, and the pieces on the host."""
         return self.summary.regions
 
     @property
     def gap(self) -> float:
-        """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
+        """``(cost - bound) / cost``: the greatest possible distance to the optimum."""
         return self.summary.gap
 
     @checks_arguments
@@ -91,9 +91,9 @@ class Result:
 
         Args:
             inputs: Arrays by input name.
-            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called. Later runs call what was
-                compiled; :meth:`compile` gives it without the overhead of finding it.
-            vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants
+            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called. Later runs call the
+                compiled code; :meth:`compile` returns it, for calls without the overhead of finding it.
+            vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which needs
                 the backend ``"c"``.
             backends: Further backends: objects, or Python files, which are executed.
             coverage: Receives by target how many kernels its backend has executed, and why not the others.
@@ -107,7 +107,7 @@ class Result:
             return self._runs.run(inputs, backend, vendors, backends, coverage)
 
     def compile(self, **options: Unpack[Options]) -> CompiledModel:
-        """Makes machine code of the optimised model, to be called like a function.
+        """Compiles the optimised model to machine code, which can be called like a function.
 
         Args:
             options: ``threads``, ``dims``, ``winograd``, ``numerics``, ``host``, ``select``, ``vendors``, ``backends``
@@ -167,16 +167,17 @@ class Result:
         external_data: bool | str | None = None,
         flat: bool = False,
     ) -> None:
-        """Writes the optimised model as ONNX, at the opset of the input or the least newer one that it needs.
+        """Writes the optimised model as ONNX, at the opset of the input or the oldest newer one that suffices.
 
         Args:
             path: The file: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
             opset: The newest opset to write, 7 to 26, by default that of the optimization. Newer operators are replaced
-                by their definitions, which cost more than the report says; the search heeds only its own.
-            external_data: Whether the weights are written to a file of their own beside the model: its name, or True
-                for ``<path>.data``. By default they are from one gigabyte on.
-            flat: Whether the file has no functions, for tools that know none: regions and composites are inlined, and
-                metadata of nodes say what they were. eqsat reads them back.
+                by their definitions, which may cost more than the report says; the search considers only the opset of
+                the optimization.
+            external_data: Whether the weights go into a separate file beside the model: its name, or True for
+                ``<path>.data``. By default they do from one gigabyte on.
+            flat: Whether to write a file without functions, for tools that do not support them: regions and composites
+                are inlined, and metadata of nodes record them. eqsat restores them.
 
         Raises:
             ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
@@ -186,13 +187,14 @@ class Result:
 
     @checks_arguments
     def explain(self, name: str) -> Origin:
-        """Where a node comes from: the nodes of the input, and every rule on the way.
+        """Where a node comes from: the nodes of the input, and the rules that made it.
 
         Args:
             name: Of the node, or of its first result.
 
         Raises:
-            ModelError: The result has no such node; the hint names those that were made from a node of the input.
+            ModelError: The result has no such node. If the input has it, the hint names the nodes that were made from
+                it.
         """
         found = find(self.origins, name, self.summary.model)
         if name in self.origins or self.origins.nodes.get(name) in self.origins:
@@ -210,12 +212,11 @@ class Result:
 
         Args:
             path: The file.
-            profile: What :meth:`CompiledModel.profile` measured of this result, compiled: the report then has measured
+            profile: A profile of this result, compiled, by :meth:`CompiledModel.profile`: the report then has measured
                 times beside the costs, and the memory of the compiled program.
 
         Raises:
-            EqsatError: The name ends in something else, the file cannot be written, or the profile is one of another
-                model.
+            EqsatError: The suffix stands for no format, the file cannot be written, or the profile is of another model.
         """
         write(self.summary if profile is None else with_times(self.summary, profile), Path(path))
 

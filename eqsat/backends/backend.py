@@ -58,16 +58,16 @@ class Loaded:
 
 
 class Backend:
-    """Executes the regions of one target, from Python, in generated C, or in both.
+    """Executes the regions of one target: from Python, in generated C, or both.
 
-    A subclass overrides what it offers. Kernels that it refuses run with numpy, or in portable C.
+    A subclass overrides the methods that it supports. Kernels that it refuses run with numpy or in portable C.
 
     Attributes:
         target: Name of the target whose regions it executes.
-        library: What executes them, for reports; the target's name by default.
-        joins: Whether neighbouring kernels that it takes are one run; else each kernel is.
+        library: Name of the library that executes them, for reports; the target's name by default.
+        joins: Whether neighbouring kernels that it takes form one run; otherwise each kernel is a run.
         whole: Whether it takes a region as a whole or not at all.
-        free_sizes: Whether its C is right for sizes that the program receives as arguments: dimensions are then
+        free_sizes: Whether its C supports sizes that the program receives as arguments. Dimensions are then
             expressions, see :attr:`Tensor.shape`. Other backends get no region with such sizes in C. From Python all
             sizes are numbers.
     """
@@ -79,14 +79,14 @@ class Backend:
     free_sizes: bool = False
 
     def refuse(self, kernel: Kernel) -> str:
-        """Why a kernel is not taken; empty if it is.
+        """The reason why the backend does not take a kernel; empty if it does.
 
-        Where this compares a free size and the answer depends on it, the kernel is not taken, and that is the reason.
+        If this compares free sizes and the answer depends on them, the kernel is refused for that reason.
         """
         return ""
 
     def refusals(self, region: Region) -> Mapping[Kernel, str]:
-        """Kernels of a region that are not taken, and why; overridden where that depends on more than the kernel."""
+        """Kernels of a region that it does not take, and why; override this if that depends on more than the kernel."""
         return {kernel: reason for kernel in region.kernels if (reason := self._reason(kernel))}
 
     def _reason(self, kernel: Kernel) -> str:
@@ -98,10 +98,10 @@ class Backend:
     # ---- Python ----------------------------------------------------------------------------------------
 
     def prepare(self, run: Run) -> Prepared | None:
-        """What executes a run from Python; None if numpy has to.
+        """The function that executes a run from Python; None leaves the run to numpy.
 
-        It is called when the run is executed for the first time with arrays of some shapes. What it returns is kept
-        for further runs with the same shapes.
+        This is called when arrays of some shapes reach the run for the first time. The function is kept for the same
+        shapes.
         """
         return None
 
@@ -116,7 +116,7 @@ class Backend:
         """The C of all runs of a program. A backend that does not override this runs from Python only.
 
         Raises:
-            BackendError: It does not, and is asked for C all the same.
+            BackendError: C is required, and the backend does not override this.
         """
         raise BackendError(
             "a backend that writes C is required",
@@ -141,7 +141,7 @@ class Backend:
         """
 
     def unavailable(self, loaded: Loaded) -> Mapping[str, str]:
-        """Kernels by name that the library turns out not to have on this machine, and why."""
+        """Kernels, by name, that the library cannot execute on this machine, and why."""
         return {}
 
     def primitives(self, loaded: Loaded) -> list[Primitive]:

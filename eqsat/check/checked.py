@@ -99,20 +99,20 @@ def check_rules(
     seed: int = 0,
     declarations: Sequence[Declaration] = (),
 ) -> list[CheckedRule]:
-    """Executes the rules of some files on random instances, both sides of each, and compares the results.
+    """Executes both sides of rules on random instances, and compares the results.
 
-    The work is bounded by the number of instances and their sizes, so that a seed always gives the same verdict.
+    The work is limited by the number of instances and their sizes, so that a seed always gives the same verdict.
 
     Args:
         sources: Rule files, target files, whose own rules are checked, or single rules.
         names: Of the rules to check; all of them by default.
         samples: Instances of each rule.
-        seed: Other instances for another number.
+        seed: Another number draws other instances.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators that the rules name.
 
     Returns:
-        One entry a rule, in order; a rule ``<=>`` is two, the second named ``NAME.reverse``.
+        One entry for each rule, in order; a rule ``<=>`` is two, the second named ``NAME.reverse``.
 
     Raises:
         RuleError, TargetError: A file cannot be read, there is no rule of a name, or a number is out of range.

@@ -27,11 +27,11 @@ class CompiledModel:
     """A model as machine code, made by :func:`eqsat.compile` or ``Result.compile``.
 
     A call passes arrays without copies and releases the interpreter's lock. Threads may call the same object at the
-    same time: each run has working memory of its own, which is kept for later runs. With free sizes one program serves
-    all sizes of the range; the arrays of a call tell them.
+    same time: each run has its own working memory, which is kept for later runs. With free sizes one program serves the
+    whole range; the sizes come from the arrays of a call.
 
     Args:
-        model: As loaded. Later changes of it have no effect.
+        model: A loaded model. Later changes to it have no effect.
         operators: That declarations have declared.
         options: See :func:`eqsat.compile`.
 
@@ -116,10 +116,10 @@ class CompiledModel:
         return self._open().run(inputs, out)
 
     def profile(self, inputs: Mapping[str, Any] | np.ndarray, *, repeat: int = 10) -> Profile:
-        """Measures each kernel; the first time, the program is compiled once more, with clocks in it.
+        """Measures each kernel. The first time, this compiles the program again, with clocks in it.
 
         Args:
-            inputs: Arrays by input name; an array alone if there is one input.
+            inputs: Arrays by input name, or a single array if there is one input.
             repeat: Runs, after one that does not count. Each kernel has its median time.
 
         Returns:
@@ -140,7 +140,7 @@ class CompiledModel:
 
     @property
     def coverage(self) -> dict[str, Coverage]:
-        """By target how many kernels of its regions its backend executes, and why not the others."""
+        """For each target: how many kernels of its regions its backend executes, and why not the others."""
         return dict(self._open().emitted.coverage)
 
     @property
@@ -166,7 +166,7 @@ class CompiledModel:
     # ---- the end ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Frees code, weights and working memory, those of a run that is going on once it ends."""
+        """Frees code, weights and working memory; those of a current run when it ends."""
         self._program = self._profiled = None
 
     @property

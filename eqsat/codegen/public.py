@@ -46,22 +46,22 @@ def compile(
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> CompiledModel:
-    """Makes machine code of a model, optimized or not, to be called like a function.
+    """Compiles a model, optimized or not, to machine code, which can be called like a function.
 
-    Compiled code is kept in the user's cache: another process that compiles the same model does not run the compiler.
+    The user's cache keeps compiled code: another process that compiles the same model does not run the compiler.
 
     Args:
-        source: As for :func:`optimize`; also a file that ``Result.save`` has written.
+        source: As for :func:`optimize`; also a file that ``Result.save`` wrote.
         threads: How many threads share large kernels, the calling one included. Results do not depend on it.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free within the range, for one program.
-        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them disappears.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster.
         numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
         host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
-        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
+        select: Whether an extraction chooses kernels and layouts; else each operator gets the most specialised one.
         vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
         progress: Receives events, or False, as for :func:`eqsat.optimize`: the stages are ``generate`` and ``compile``.
@@ -133,23 +133,24 @@ def write_c(
         name: Prefix of all files and of all names in the program.
         weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``); by
             default literals, and a file for the assembler if they are more than 16 MB.
-        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
-        threads: How many threads may share large kernels. From two on, the entry function receives a pool of threads
-            that the caller makes.
+        isas: Instruction sets by name, for which kernels are written in addition to the portable ones; all by default.
+        threads: How many threads may share large kernels. If more than one, the entry function receives a pool of
+            threads that the caller creates.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` makes it an argument of the program, which is right for every size in the range.
-        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them disappears.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
         seed: Of random inputs.
-        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
-            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
+        winograd: Whether convolutions may be computed by Winograd's algorithm where it is faster: up to three times as
+            fast, with ten times the rounding error and four times the weights. It is short for
+            ``numerics="approximate"``.
         numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
         host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
-        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
-        vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
-            that there are by default.
+        select: Whether an extraction chooses kernels and layouts; else each operator gets the most specialised one.
+        vendors: Targets whose backend, found by name, executes their regions if the program is compiled for it; all
+            that are found by default.
         backends: Further backends: objects, or Python files, which are executed.
         progress: Receives events, or False, as for :func:`eqsat.optimize`: the stages are ``generate`` and
             ``execute``, the stored run.

@@ -111,29 +111,29 @@ def discover_rules(
     seed: int = 0,
     progress: Shown = None,
 ) -> Discovery:
-    """Finds rules over elementwise operators, and rules over any operators that a model shows.
+    """Finds rules over elementwise operators, and with a model rules over any of its operators.
 
-    All terms up to a size are compared by their values on random and special numbers. Pairs that are equal and that the
-    rules so far do not join become rules, smallest first, if executing both sides on random instances does not refute
-    them (:func:`eqsat.check_rules`).
+    All terms up to a size are compared by value on random and special numbers. Equal pairs that known rules do not join
+    become rules, smallest first, unless executing both sides on random instances refutes them
+    (:func:`eqsat.check_rules`).
 
-    With a model, the classes of its saturated e-graph are compared in the same way. Two of them that are always equal
-    are cut at classes that they share, and the programs between become a rule.
+    With a model, the classes of its saturated e-graph are compared in the same way. If two classes are always equal,
+    their programs are cut at classes that both share, and what is between becomes a rule.
 
     Args:
         operators: Names, such as ``["Relu", "Min", "Max"]``; attributes keep their defaults. By default those of the
             model.
-        model: Its e-graph is looked at as well: classes of equal values that no rule joined become rules. Rules that
-            match on it come first, those that match most at the head.
+        model: Its e-graph is searched as well: classes of equal values that no rule joined become rules. Rules that
+            match most often on the model come first.
         dims: Sizes of the model's symbolic dimensions.
         dtype: Element type of the variables.
-        size: The most operators in a term, 1 to 5.
-        variables: How many different ones, 1 to 4.
+        size: The greatest number of operators in a term, 1 to 5.
+        variables: The greatest number of different variables, 1 to 4.
         constants: Numbers that terms may contain.
-        rules: Files or rules that are known, besides the shipped ones.
+        rules: Files or rules that are known, in addition to the shipped ones.
         default_rules: Whether the shipped ones are known.
         seed: Of the samples and instances.
-        progress: Receives events. By default a line shows them, in a terminal or a notebook; with False nothing does.
+        progress: Receives events. By default a line in terminals and notebooks shows them; False hides it.
 
     Raises:
         RuleError: An operator is not elementwise or unknown, or a number is out of range.

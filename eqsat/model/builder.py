@@ -36,7 +36,7 @@ def input(name: str, shape: Sequence[Dim] | None, dtype: DTypeLike = "float32") 
 
     Args:
         name: Its name.
-        shape: Dimensions: numbers, symbols such as ``"N"``, or None for one that is not known.
+        shape: Dimensions: numbers, symbols such as ``"N"``, or None for an unknown one.
         dtype: Element type.
 
     Raises:
@@ -140,7 +140,7 @@ def graph(
     Args:
         outputs: One tensor, several, or several by name.
         name: Of the graph.
-        inputs: The inputs in the order wanted; by default those that are read, in the order they were made.
+        inputs: The inputs in the desired order; by default those that are read, in the order in which they were made.
 
     Returns:
         A checked model in normal form, as :func:`eqsat.load` returns.

@@ -44,23 +44,23 @@ def save(
     external_data: bool | str | None = None,
     flat: bool = False,
 ) -> None:
-    """Writes a model; a reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
+    """Writes a model. A reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
 
     Args:
         model: The model, not changed.
         path: The file to write. The suffix gives the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
-        external_from: Bytes of weights from which they are written to ``<path>.data`` beside it.
+        external_from: From this many bytes on, weights are written to ``<path>.data`` beside the model.
         external_data: Whether the weights go into a file beside the model, whatever their size; its name, or True for
             ``<path>.data``. By default, ``external_from`` decides.
-        opset: The newest opset to write. The model's is that of its input, or the least newer one that its operators
-            need.
-        flat: Whether functions are inlined, for tools that know none; :func:`load` restores them.
+        opset: The newest opset to write. By default it is that of the model's input, or the oldest newer one that its
+            operators need.
+        flat: Whether functions are inlined, for tools that do not support them; :func:`load` restores them.
 
     Raises:
         ArgumentError: ``model`` is not an onnx_ir model.
         ModelError: The suffix stands for no format, the directory does not exist or cannot be written to, the model is
             not consistent, an operator needs a newer opset than allowed, or the weights do not fit into one file and
-            must not have another.
+            must not go into a second one.
     """
     if not isinstance(model, ir.Model):
         hint = "results have a method for it: result.save(path)" if hasattr(model, "save") else ""

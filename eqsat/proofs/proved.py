@@ -104,10 +104,10 @@ def prove_rules(
     names: Sequence[str] = (),
     declarations: Sequence[Declaration] = (),
 ) -> list[ProvenRule]:
-    """Proves rules as far as it can, and executes the others.
+    """Proves rules as far as possible, and executes the others.
 
-    The work is bounded by counts of steps, so that a rule always gets the same verdict. Verdicts are kept in the user's
-    cache by what a rule says.
+    Limits count steps, so that a rule always gets the same verdict. The user's cache keeps verdicts by the content of
+    the rule.
 
     Args:
         sources: Rule files, target files, whose own rules are proven, or single rules; the shipped rules by default.

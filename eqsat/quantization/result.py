@@ -16,13 +16,14 @@ class QuantizationResult(Result):
     """The result of :func:`eqsat.quantize`.
 
     Attributes:
-        required: The least SQNR in dB by output name, for the outputs that have a limit.
-        predicted: SQNR in dB that the noise of the rounded tensors sums up to, by output.
-        actual: SQNR in dB measured on calibration samples, original against result, by output.
+        required: The lowest acceptable signal-to-quantization-noise ratio (SQNR) in dB, by output name, for the outputs
+            that have a limit.
+        predicted: SQNR in dB, by output, predicted from the noise of the rounded tensors.
+        actual: SQNR in dB, by output, measured on calibration samples against the original.
         tensors: Names of the tensors that are rounded.
         floats: Kernels that compute with floats, and the reasons.
         share: How much of the program computes with integers.
-        extractions: Number of extractions until the measured error kept the budget.
+        extractions: Number of extractions until the measured error was within the budget.
         scheme: All tensors that could be rounded.
         noise: The effect of each of its tensors on the outputs.
     """

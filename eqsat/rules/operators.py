@@ -29,7 +29,7 @@ def operator(
     types: Callable[..., Any] | None = None,
     results: int = 1,
 ) -> Operator:
-    """Declares an operator of a domain of one's own.
+    """Declares an operator of your own domain.
 
     Args:
         declaration: As in a rule file, ``"acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha"``; without the
@@ -126,10 +126,10 @@ def operators_of(declarations: Iterable[Declaration]) -> tuple[Operator, ...]:
 
 @contextmanager
 def declarations(*given: Declaration) -> Iterator[None]:
-    """Makes operators known to all that runs inside: building graphs, loading, running and optimizing models.
+    """Makes operators known to everything that runs inside: building graphs, loading, running and optimizing models.
 
     Args:
-        given: Rule and target files, Python files, which are executed, and what :func:`operator` returns.
+        given: Rule, target and Python files (which are executed), and operators that :func:`operator` returns.
 
     Raises:
         RuleError, TargetError: As :func:`operators_of`.

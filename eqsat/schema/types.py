@@ -30,7 +30,7 @@ class TensorType:
 
     Attributes:
         dtype: ONNX element type.
-        shape: One entry a dimension; ``None`` where not even the rank is known.
+        shape: One entry for each dimension; ``None`` if not even the rank is known.
     """
 
     dtype: ir.DataType
@@ -62,7 +62,7 @@ class TensorType:
 
     @property
     def itemsize(self) -> float:
-        """Bytes an element: of a string, those of the reference to it."""
+        """Bytes per element; for strings, those of a reference."""
         return 8 if self.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED) else self.dtype.bitwidth / 8
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ class SearchOptions:
     Attributes:
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file; None for ``cpu``.
-        rules: Rule files, or rules, besides the shipped ones.
+        rules: Rule files, or rules, in addition to the shipped ones.
         default_rules: Whether the shipped rules are applied.
         dims: Sizes for symbolic dimensions, or ranges of them.
         values: Values for inputs, which become constants.
