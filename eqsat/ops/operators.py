@@ -21,6 +21,7 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     gathering,
     grouped_attention,
     integer,
+    interpolation,
     linear_models,
     losses,
     maps,

@@ -182,17 +182,6 @@ def divide(node: Operands) -> None:
         raise Mismatch("integers cannot be divided by zero")
 
 
-def pad(node: Operands) -> None:
-    """Two pads for each axis."""
-    pads, rank = node.value(1), node.rank(0)
-    if pads is None or rank is None:
-        return
-    axes = node.value(3)
-    count = rank if axes is None else axes.size
-    if (node.shape(3) is None or axes is not None) and pads.size != 2 * count:
-        raise Mismatch(f"{pads.size} pads are not two for each of {count} axes")
-
-
 def matmul_zero_points(node: Operands) -> None:
     """One zero point for all, or one a row or column."""
     for i, operand, axis, what in ((2, 0, -2, "a_zero_point"), (3, 1, -1, "b_zero_point")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eqsat.ops import counters as count
+from eqsat.ops.checks import lengths
 from eqsat.ops.checks.attention import attention
 from eqsat.ops.need_by_shapes import need_attention
 from eqsat.ops.registry import declare
@@ -11,4 +12,4 @@ from eqsat.ops.sampling import attention as sample
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("Attention", macs=count.attention, need=need_attention, checks=(attention,), sampling=sample.attention)
-declare("RotaryEmbedding", macs=count.rotary, sampling=sample.rotary)
+declare("RotaryEmbedding", macs=count.rotary, sampling=sample.rotary, checks=(lengths.rotary,))

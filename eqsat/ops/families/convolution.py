@@ -20,7 +20,6 @@ from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convoluti
 from eqsat.ops.normal_windows import window
 from eqsat.ops.quantization_role import Role, Weight
 from eqsat.ops.registry import declare
-from eqsat.ops.sampling import regions
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import FITS, PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
@@ -213,6 +212,4 @@ declare("ConvTranspose", numpy=conv_transpose, traits=PARAMETRIC, contracted=(0,
     normal_form=(window(1, transposed=True),), sampling=sample.transposed_convolution,
     quantization=Role(data=(0, 1), weight=Weight(1, _transposed_output_axis, bias=2)), bias=2,
     together=together.transposed_convolution)
-declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),),
-    sampling=regions.deformable_convolution, bias=3, together=together.convolution(bias=3))
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data
+from eqsat.ops.checks import attributes, data, lengths
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_one_hot
@@ -163,6 +163,6 @@ declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks
     normal_form=(normal.axis(),))
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
 declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,
-    checks=(attributes.axis, data.parameters(vectors=(1,))), normal_form=(normal.axis(),), sampling=indexing.top_k)
+    checks=(attributes.axis, lengths.one_number(1, "k")), normal_form=(normal.axis(),), sampling=indexing.top_k)
 declare("TensorScatter", traits=MOVES, sampling=indexing.cache_update)
 declare("Unique", shaped_by=(0,), macs=count.input_elements, normal_form=(normal.axis(),))

@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data
+from eqsat.ops.checks import attributes, data, lengths
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
@@ -185,7 +185,8 @@ declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES,
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
     checks=(data.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
-    checks=(data.parameters(vectors=(1,)),), sampling=sample.tile, quantization=MOVES_DATA, bounds=bounds.part)
+    checks=(data.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
+    quantization=MOVES_DATA, bounds=bounds.part)
 declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)
 declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)

@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data
+from eqsat.ops.checks import attributes, data, lengths
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
@@ -186,7 +186,7 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
     sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated, together=together.concatenated)
 declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
-    checks=(data.parameters(vectors=(1,)), data.split), normal_form=(normal.axis(), normal.parts),
+    checks=(data.parameters(vectors=(1,)), lengths.parts, data.split), normal_form=(normal.axis(), normal.parts),
     sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=together.parted)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
@@ -194,10 +194,11 @@ declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES |
 declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1, 3),
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
-            data.parameters(vectors=(1, 3), numbers=(2,)), data.pad),
+            data.parameters(vectors=(1, 3), numbers=(2,)), lengths.pads),
     axes=Axes(3, ordered=True), sampling=sample.pad, quantization=Role(data=(0,), moves=True, of_node=_role_of_pad),
     bounds=bounds.padded)
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
-    checks=(attributes.axes_attribute, data.parameters(vectors=(1,))), normal_form=(normal.axes,))
+    checks=(attributes.axes_attribute, data.parameters(vectors=(1,)), lengths.per_axis(1, "shape")),
+    normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,),
     sampling=indexing.reverse_sequence)

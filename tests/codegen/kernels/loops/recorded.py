@@ -25,8 +25,8 @@ from eqsat.schema.types import OpKey
 from tests.ops import oracle
 
 MODULES = (
-    "binary", "casting", "convolution", "gathering", "matmul", "normalization", "pooling", "qlinear", "quantization",
-    "recurrent", "reductions", "resize", "shaping", "signal", "unary",
+    "binary", "casting", "convolution", "gathering", "interpolation", "matmul", "normalization", "pooling", "qlinear",
+    "quantization", "recurrent", "reductions", "resize", "shaping", "signal", "unary",
 )  # fmt: skip
 
 
