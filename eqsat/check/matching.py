@@ -43,8 +43,8 @@ def _doubts(target: Target, composite: Composite) -> Iterator[str]:
     why = _why_none(target, composite)
     if why:
         yield (
-            f"{short_place(composite.place)}: `{composite.name}` may never match: of its pattern, "
-            f"no instance was found in {ATTEMPTS:,} attempts: {why}"
+            f"{short_place(composite.place)}: `{composite.name}` may never match: no instance of its pattern was found "
+            f"in {ATTEMPTS:,} attempts: {why}"
         )
 
 

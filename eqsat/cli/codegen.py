@@ -168,7 +168,7 @@ def codegen(
     echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
     echo(f"kernels   {len(emitted.kernels):,}")
     if emitted.threads > 1:
-        echo(f"threads   {emitted.threads:,} at most share {emitted.shared:,} of the kernels")
+        echo(f"threads   up to {emitted.threads:,} share {emitted.shared:,} of the kernels")
     if emitted.selection is not None:
         echo(f"chosen    {chosen(emitted.selection)}")
     for size in emitted.sizes:
@@ -178,8 +178,8 @@ def codegen(
     if spelled := dequantized_products(loaded):
         operators = "1 quantized operator is" if spelled == 1 else f"{spelled:,} quantized operators are"
         echo(
-            f"hint      {operators} spelled with DequantizeLinear and QuantizeLinear and computed in floats; "
-            f"`eqsat optimize {model} -o FILE` first makes integer operators of them"
+            f"hint      {operators} spelled with DequantizeLinear and QuantizeLinear, so computed in floats; "
+            f"run `eqsat optimize {model} -o FILE` first to get integer operators"
         )
     show_coverage(emitted.coverage, "in portable C")
     return 0

@@ -77,7 +77,7 @@ class _Assignment:
         self.program.nodes = nodes
         for node in nodes:
             if node.is_elsewhere and (node.group is None or self.program.groups[node.group].backend is None):
-                because = self.refused.get(node.kernel, "data decides sizes in its region")
+                because = self.refused.get(node.kernel, "sizes in its region depend on data")
                 report(node.attributes["node"], self.problems, because)
 
     # ---- a region --------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class Binding:
                 raise ExecutionError(
                     "an output of known size is required",
                     place=f"out, {name!r}",
-                    actual="one of which data decides the size",
+                    actual="one whose size depends on data",
                     hint="leave it out to get a new array",
                 )
         return [

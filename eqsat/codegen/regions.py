@@ -29,7 +29,7 @@ from eqsat.rules.ast import Target
 from eqsat.schema.attributes import op_key, subgraphs
 from eqsat.schema.types import OpKey
 
-_BY_DATA = "data decides sizes in its region"
+_BY_DATA = "sizes in its region depend on data"
 _NO_C = "the backend writes no C (it does not override emit)"
 
 

@@ -74,7 +74,9 @@ class Discovery:
             f"{self.refuted:,} refuted, {self.undecided:,} without an instance, {len(self.rules):,} new rules"
         ]
         if not self.complete:
-            lines.append(f"note: only the first {self.evaluated:,} terms were compared; fewer operators leave less out")
+            lines.append(
+                f"note: only the first {self.evaluated:,} terms were compared; with fewer operators, fewer are left out"
+            )
         return lines if self.on_model is None else [*lines, *self.on_model.notes]
 
     def as_dict(self) -> dict[str, Any]:

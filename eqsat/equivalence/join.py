@@ -183,4 +183,4 @@ def _require_same_type(a: ir.Model, b: ir.Model, pair: tuple[str, str]) -> None:
 def _hint(left: TensorType, right: TensorType) -> str:
     if left.dtype == right.dtype and left.rank == right.rank:
         return "sizes that differ between the models make them different functions; bind free ones with --dim"
-    return "inputs belong together by name, and the others by position: rename inputs that belong together"
+    return "inputs are paired by name, and the rest by position: rename inputs that belong together"

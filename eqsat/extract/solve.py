@@ -122,7 +122,7 @@ def solve(
         if best.choices is None and best.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
-                actual=f"none within the work that goes with {time_limit:g} s",
+                actual=f"none within the work of {time_limit:g} s",
                 hint="raise the time limit",
             )
     else:

@@ -37,7 +37,7 @@ def explain_gap(summary: Summary) -> Gap:
     grown = summary.saturation
     if not grown.enodes:
         advice = (_LIMITS["time limit"],) if grown.stop_reason == "time limit" else ()
-        unknown = f"The model was left unchanged ({grown.stop_reason}), so nothing is known of cheaper programs."
+        unknown = f"The model was left unchanged ({grown.stop_reason}): cheaper programs were not searched."
         return Gap(unknown, advice)
     if summary.objective != "best":
         return Gap(
@@ -51,7 +51,7 @@ def explain_gap(summary: Summary) -> Gap:
     if summary.stop_reason == "optimal" and quantized is not None and summary.gap > CLOSED:
         meaning = (
             f"No program that {among} costs less by more than {units.seconds(summary.after.cost - summary.bound)} "
-            f"({units.percent(summary.gap)}). So much may be paid for less noise, and the search has ended."
+            f"({units.percent(summary.gap)}). The search may pay this difference for less noise, so it ended."
         )
     elif summary.stop_reason == "optimal":
         meaning = f"No program that {among} costs less by the targets' cost model: the gap is closed."

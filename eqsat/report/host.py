@@ -223,7 +223,7 @@ class Placements:
                 near = len(place.matched) / place.operators
                 if best is None or near > best[0]:
                     best = near, f"{declared.name}.{composite.name}", place
-        reason = reason or "what it reads or what reads it cannot be brought there"
+        reason = reason or "its operands or results cannot be copied there"
         return replace(head, reason=reason, nearest=best[1] if best else "", place=best[2] if best else None)
 
 

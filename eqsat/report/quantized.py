@@ -109,7 +109,7 @@ class Quantization:
         simulate: Whether the integers are only simulated.
         conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
         samples: Calibration samples.
-        extractions: How many it took until the measured error kept the budget.
+        extractions: How many it took until the measured error was within the budget.
         integer: Kernels that read only integers; conversions between floats and integers count nowhere.
         floating: Kernels that read floats.
         integer_macs: MACs of the former.

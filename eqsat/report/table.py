@@ -216,7 +216,7 @@ def quantization_lines(quantization: Quantization) -> list[str]:
         f"integer   {quantization.integer:,} of {kernels:,} kernels, {units.percent(share)} of the arithmetic; "
         f"{rounded:,} of {len(quantization.tensors):,} tensors rounded"
         + (", simulated with floats" if quantization.simulate else ""),
-        f"samples   {quantization.samples:,}; {often} until the measured error kept the budget"
+        f"samples   {quantization.samples:,}; {often} until the measured error was within the budget"
         if any(row.required is not None for row in quantization.outputs)
         else f"samples   {quantization.samples:,}",
     ]
@@ -249,7 +249,7 @@ def memory_line(found: MemoryMap) -> str:
         f"memory    {name_of(found.target)}: {units.size(found.peak)} at kernel {found.peak_at + 1:,} of "
         f"{found.steps:,}, {units.size(found.arena)} as planned"
         + (f", for {name_of(sizes)}" if sizes else "")
-        + (f"; {found.unknown:,} tensors left out, whose sizes are known only in a run" if found.unknown else "")
+        + (f"; {found.unknown:,} tensors left out: their sizes are known only at run time" if found.unknown else "")
     )
 
 

@@ -38,7 +38,7 @@ def _about_sizes(loaded: Loaded) -> list[str]:
         said = ", ".join(f"{name} = {size.follows}" for name, size in following.items())
         options = [following_option(name, size.follows) for name, size in following.items()]
         told = f"; with {' '.join(options)} rules know it too" if all(options) else ""
-        notes.append(f"operators require sizes to agree, and costs and verification take them so: {said}{told}")
+        notes.append(f"operators require sizes to agree, and costs and verification use this: {said}{told}")
     return notes
 
 

@@ -52,7 +52,7 @@ MOST_SUSPECTS = 4
 """Pieces that are optimized again with only the exact rules."""
 SHAPES = ((2, 3, 2), (2, 3, 2, 2), (2, 3), (3,), ())
 """Of inputs of unknown rank, as bodies of control flow may have them; the first one that the input takes."""
-LATE = "the time limit is over"
+LATE = "the time limit was reached"
 """Why something was not executed."""
 
 
@@ -295,7 +295,7 @@ class Verifier:
             try:
                 found = trials.settle(pieces[at], thorough=level[at] == 2)
             except Undecided:
-                self._skip("pieces: they differ on numbers that the network may never have there")
+                self._skip("pieces that differ only on numbers that the network may never produce there")
                 continue
             if found is not None:
                 raise self._error(*found)

@@ -229,7 +229,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["run", str(tmp_path / "m.onnx"), "--threads", "2"]) == 2
     assert "only C has threads: add --backend c" in capsys.readouterr().err
     assert main(["codegen", str(tmp_path / "m.onnx"), "--threads", "3", "-o", str(tmp_path / "c")]) == 0
-    assert re.search(r"threads   3 at most share \d+ of the kernels", capsys.readouterr().out)
+    assert re.search(r"threads   up to 3 share \d+ of the kernels", capsys.readouterr().out)
 
 
 CALLERS = """

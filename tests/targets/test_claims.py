@@ -96,7 +96,7 @@ def test_a_pattern_that_nothing_matches_is_noted(
     pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["targets", "check", str(_target(tmp_path, f"    composite c : exact\n        {pattern}\n"))]) == 0
-    assert "`c` may never match: of its pattern, no instance was found" in capsys.readouterr().err
+    assert "`c` may never match: no instance of its pattern was found" in capsys.readouterr().err
 
 
 def test_a_pattern_that_something_matches_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

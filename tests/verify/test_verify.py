@@ -131,7 +131,7 @@ def test_what_is_left_when_the_time_is_over_is_not_executed_and_that_is_said() -
         pass
     seen = verifier.run()
     assert seen.agrees is None and not seen.done and not seen.executed and seen.pieces
-    assert [reason.split(": ")[1].split(" (")[0] for reason in seen.skipped] == 2 * ["the time limit is over"]
+    assert [reason.split(": ")[1].split(" (")[0] for reason in seen.skipped] == 2 * ["the time limit was reached"]
 
 
 def test_a_result_that_does_not_fit_into_memory_is_not_verified() -> None:
