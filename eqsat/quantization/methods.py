@@ -74,8 +74,8 @@ def _squared_error(histogram: Histogram, options: Settings) -> tuple[float, floa
 
 METHODS: Mapping[Method, RangeMethod] = {
     "minmax": RangeMethod("all values seen", _minmax),
-    "percentile": RangeMethod("without the outermost values", _percentile),
+    "percentile": RangeMethod("all values except the outermost ones", _percentile),
     "entropy": RangeMethod("the range whose integers preserve the distribution best", _entropy),
-    "mse": RangeMethod("the range of least squared error", _squared_error),
+    "mse": RangeMethod("the range with the least squared error", _squared_error),
 }
 ANY_METHOD: tuple[AnyMethod, ...] = (*METHODS, "auto")

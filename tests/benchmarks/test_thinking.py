@@ -55,6 +55,6 @@ def test_the_sentences_have_the_numbers_of_the_programs(found: Found) -> None:
     node = next(choice.node for c, choice in every[-1].items() if c == second)
     host, chip = (units.seconds(cost) for cost in problem.cost[node].tolist())
     assert f"Kite computes the second product in {chip} and the host in {host}." in text
-    assert f"would make the most expensive program of all: {units.seconds(costs[-1])}." in text
+    assert f"the program would be the most expensive of all: {units.seconds(costs[-1])}." in text
     gap = (found.result.baseline_cost - found.result.bound) / found.result.baseline_cost
     assert f"the gap would be {gap:.1%}".replace("%", " %") in text
