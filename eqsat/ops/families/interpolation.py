@@ -6,6 +6,7 @@ Coordinates are computed in float32, or in float64 where an operand has it, in t
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -13,11 +14,16 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import together
 from eqsat.ops.checks import attributes, lengths
+from eqsat.ops.definition import Types, Writer, number
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_parameters import need_affine_grid
 from eqsat.ops.need_by_shapes import need_grid_sample
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import regions as sample
+from eqsat.ops.traits import PARAMETRIC
+from eqsat.schema.body import Body
+from eqsat.schema.types import AttrValue
 
 _FAR = 1e9
 """Coordinates beyond are this far away, so that they are integers."""
@@ -164,8 +170,34 @@ def deformable_convolution(
     return y if b is None else y + b[:, None, None]
 
 
+def affine_grid(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+    """Places of an image after an affine map of coordinates between -1 and 1; one matrix for each image."""
+    axes = number(types, 0, 1)
+    if axes not in (2, 3):
+        return None
+    w = Writer(types)
+    float_type = int(w.dtype)
+    parts = [w.unsqueezed(w.op("Gather", 0, w.constant(k), axis=2), *range(1, axes + 1)) for k in range(axes + 1)]
+    total = parts[axes]
+    for axis in reversed(range(axes)):
+        size = w.op("Slice", 1, w.constant([2 + axis]), w.constant([3 + axis]))
+        along, length = (w.op("Cast", x, to=float_type) for x in (w.counted(size), size))
+        one, two = (w.constant(k, w.dtype) for k in (1, 2))
+        if attrs["align_corners"]:
+            # Of one place ONNX Runtime and the reference take the first end.
+            steps = w.op("Max", w.op("Sub", length, one), one)
+            at = w.op("Sub", w.op("Div", w.op("Mul", along, two), steps), one)
+        else:
+            at = w.op("Sub", w.op("Div", w.op("Add", w.op("Mul", along, two), one), length), one)
+        at = w.unsqueezed(at, *(k for k in range(axes + 2) if k != axis + 1))
+        total = w.op("Add", total, w.op("Mul", parts[axes - 1 - axis], at))
+    return w.body(total)
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
+declare("AffineGrid", definition=affine_grid, traits=PARAMETRIC, shaped_by=(1,), need=need_affine_grid,
+    sampling=sample.affine_grid, checks=(lengths.affine_grid,))
 declare("GridSample", numpy={16: grid_sample}, macs=count.grid_sample, need=need_grid_sample,
     sampling=sample.grid_sample,
     checks=(attributes.words(mode=("linear", "nearest", "cubic"), padding_mode=("zeros", "border", "reflection")),))

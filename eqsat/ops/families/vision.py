@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes, lengths
-from eqsat.ops.need_by_parameters import need_affine_grid, need_col2im, need_max_roi_pool, need_roi_align
+from eqsat.ops.need_by_parameters import need_col2im, need_max_roi_pool, need_roi_align
 from eqsat.ops.need_by_shapes import need_suppression
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import regions as sample
@@ -13,8 +13,6 @@ from eqsat.schema.opset import MICROSOFT
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("AffineGrid", traits=PARAMETRIC, shaped_by=(1,), need=need_affine_grid, sampling=sample.affine_grid,
-    checks=(lengths.affine_grid,))
 declare("Col2Im", traits=PARAMETRIC, shaped_by=(1, 2), macs=count.input_elements, need=need_col2im,
     sampling=sample.columns_to_image, checks=(lengths.columns,))
 declare("ImageDecoder", shaped_by=(0,))

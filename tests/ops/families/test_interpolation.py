@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.oracle import check, run_reference, values
+from eqsat.schema.types import OpKey
+from tests.ops.oracle import check, run_ours, run_reference, values
 
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -76,3 +77,16 @@ def test_convolutions_with_offsets(
     for operands in ([x, w, offset], [x, w, offset, values(rng, (filters,), dtype), mask]):
         check("DeformConv", operands, attrs, **CLOSE)
         check("DeformConv", operands, attrs, judge=run_reference, **CLOSE)
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (1, 1, 1, 7), (3, 2, 6, 1), (2, 1, 3, 4, 5), (1, 2, 1, 2, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_affine_grids(dtype: type, size: tuple[int, ...], corners: int) -> None:
+    axes = len(size) - 2
+    theta = values(np.random.default_rng(axes), (size[0], axes, axes + 1), dtype)
+    if not (corners and 1 in size[2:]):  # There a single place is at either end, or in the middle.
+        check("AffineGrid", [theta, np.array(size)], {"align_corners": corners}, rtol=1e-5, atol=2e-6)
+    else:
+        found = run_ours(OpKey("", "AffineGrid"), {"align_corners": corners}, [theta, np.array(size)])[0]
+        assert found.shape == (size[0], *size[2:], axes) and np.isfinite(found).all()

@@ -135,3 +135,14 @@ def test_biased_softmax(axis: int, bias: tuple[int, ...]) -> None:
     model = model_of("BiasSoftmax", [x, b], {}, domain="com.microsoft", axis=axis, is_inner_broadcast=1)
     for run in (CModel(load(model), flags=FLAGS).run, Executor(load(model)).run):
         np.testing.assert_allclose(run({"x0": x, "x1": b})["y"], wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (1, 2, 3, 4, 2)])
+def test_affine_grids(size: tuple[int, ...]) -> None:
+    axes = len(size) - 2
+    theta = np.random.default_rng(axes).standard_normal((size[0], axes, axes + 1)).astype(np.float32)
+    for corners in (0, 1):
+        model = model_of("AffineGrid", [theta], {1: np.array(size)}, align_corners=corners)
+        wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x0": theta})[0]
+        found = CModel(load(model), flags=FLAGS).run({"x0": theta})["y"]
+        np.testing.assert_allclose(found, np.asarray(wanted), 1e-5, 1e-5)
