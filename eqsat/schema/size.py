@@ -312,7 +312,7 @@ def divided(a: int, b: int) -> int:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a // b
     if closer_bounds(b)[0] <= 0:
-        if _is_product(b) and _parted(a, b)[1] == 0:
+        if _parted(a, b)[1] == 0:
             return _parted(a, b)[0]  # Of nothing by nothing as well: no other quotient is right for all sizes.
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     whole, rest = _parted(a, b)
@@ -331,7 +331,7 @@ def remainder(a: int, b: int) -> int:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a % b
     if closer_bounds(b)[0] <= 0:
-        if _is_product(b) and _parted(a, b)[1] == 0:
+        if _parted(a, b)[1] == 0:
             return 0
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     _, rest = _parted(_without_remainders(a, b), b)
@@ -355,11 +355,6 @@ def _without_remainders(value: int, b: int) -> int:
             factor = factor * (atom.a if goes and isinstance(atom, Operation) else Size({(atom,): 1}))
         total = total + factor
     return total
-
-
-def _is_product(value: int) -> bool:
-    """Whether a size is a product of symbols, which data may make zero."""
-    return isinstance(value, Size) and all(isinstance(atom, Symbol) for term in value.terms for atom in term)
 
 
 def _parted(a: int, b: int) -> tuple[int, int]:

@@ -70,6 +70,9 @@ CASES = {
     "heads joined": "(float[b,3,s,8] x) => (float[b,s,24] y) {t = Transpose<perm=[0,2,1,3]>(x) "
     "f = Constant<value_ints=[0,0,24]>() y = Reshape(t, f)}",
     "axes joined": "(float[b,s,8] x) => (float[n,8] y) {f = Constant<value_ints=[-1,8]>() y = Reshape(x, f)}",
+    "axes joined that may be empty": "(float[b,s,8] x) => (float[n,8] y) {n = Shape<end=2>(x) "
+    "f = Constant<value_ints=[2,4]>() e = Div(n, f) z = Constant<value_ints=[0,0]>() i = Constant<value_ints=[0,1]>() "
+    "t = Slice(x, z, e, i) r = Constant<value_ints=[-1,8]>() y = Reshape(t, r)}",
     "transposed copy": "(float[b,s,8] x) => (float[8,s,b] y) {y = Transpose<perm=[2,1,0]>(x)}",
     "concatenation": "(float[b,s,8] x, float[b,3,8] z) => (float[b,n,8] y) {t = Exp(x) y = Concat<axis=1>(t, z)}",
     "last of an axis": "(float[b,s,8] x) => (float[b,1,8] y) {a = Constant<value_ints=[-1]>() "
@@ -185,7 +188,15 @@ def test_one_program_is_right_for_all_sizes(name: str, isa: Isa) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["product with steps", "heads", "convolution of free sides", "sizes as data", "several sizes"]
+    "name",
+    [
+        "product with steps",
+        "heads",
+        "axes joined that may be empty",
+        "convolution of free sides",
+        "sizes as data",
+        "several sizes",
+    ],  # fmt: skip
 )
 def test_the_usual_program_is_right_for_all_sizes(name: str) -> None:
     check(model(CASES[name]))
