@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -56,7 +57,7 @@ class Symbol:
     @property
     def c_name(self) -> str:
         """Of the variable that holds it."""
-        return re.sub(r"\W", "_", f"dim_{self.name}", flags=re.ASCII)
+        return _c_name(self.name)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -81,9 +82,16 @@ class Operation:
     kind: str
     a: int
     b: int
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Texts and bounds: operations nest, and are asked often."""
 
     @property
     def bounds(self) -> tuple[int, int]:
+        if "bounds" not in self._known:
+            self._known["bounds"] = self._bounds()
+        return self._known["bounds"]
+
+    def _bounds(self) -> tuple[int, int]:
         (low, high), (least, most) = closer_bounds(self.a), closer_bounds(self.b)
         if self.kind == "//":
             return low // most, high // least
@@ -93,6 +101,12 @@ class Operation:
         return choose(low, least), choose(high, most)
 
     def text(self, *, c: bool) -> str:
+        key = "c" if c else "model"
+        if key not in self._known:
+            self._known[key] = self._text(c)
+        return self._known[key]
+
+    def _text(self, c: bool) -> str:
         a, b = _text(self.a, c), _text(self.b, c)
         if self.kind == "//":
             return f"({a} / {b})" if c else f"floor({a}/{b})"
@@ -266,6 +280,11 @@ class Size(_Number):
         alone = next(iter(self.terms.items())) if len(self.terms) == 1 else None
         bare = alone is not None and alone[1] == 1 and len(alone[0]) == 1
         return text if bare or not c else f"({text})"
+
+
+@cache
+def _c_name(name: str) -> str:
+    return re.sub(r"\W", "_", f"dim_{name}", flags=re.ASCII)
 
 
 def symbol(name: str, size: FreeSize) -> int:

@@ -196,7 +196,7 @@ def test_one_program_is_right_for_all_sizes(name: str, isa: Isa) -> None:
         "convolution of free sides",
         "sizes as data",
         "several sizes",
-    ],  # fmt: skip
+    ],
 )
 def test_the_usual_program_is_right_for_all_sizes(name: str) -> None:
     check(model(CASES[name]))
