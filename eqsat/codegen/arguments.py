@@ -10,8 +10,8 @@ from eqsat.codegen.emitted import Argument, SizeArgument
 from eqsat.codegen.names import unique
 from eqsat.codegen.program import Program, Tensor
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Symbol
 from eqsat.schema.size_questions import symbols
+from eqsat.schema.symbol import Symbol
 
 
 def argument(name: str, c_name: str, tensor: Tensor, shape_name: str = "") -> Argument:

@@ -19,9 +19,10 @@ from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_values import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
-from eqsat.schema.size import LARGEST, Undecided, bounds
+from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
+from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _INT64 = ir.DataType.INT64

@@ -25,8 +25,9 @@ from eqsat.codegen.shape_values import computed, elements
 from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import LARGEST, bounds, symbol
+from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, symbols
+from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey, TensorType
 
 _MOST_FOLLOWED = 64

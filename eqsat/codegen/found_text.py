@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 
 from eqsat.codegen.emitted import Argument
 from eqsat.codegen.program import READ_SIZES, Node
-from eqsat.schema.size import LARGEST, Symbol, bounds
+from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import symbols
+from eqsat.schema.symbol import LARGEST, Symbol
 
 
 def readings(node: Node, values: str, upper: str) -> list[str]:

@@ -28,7 +28,7 @@ from eqsat.model.symbols import by_known_names, symbols
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Symbol
+from eqsat.schema.symbol import Symbol
 from eqsat.simplify.passes import simplified
 from eqsat.targets.registry import GENERATED, load_host
 

@@ -18,8 +18,8 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Symbol
 from eqsat.schema.size_questions import is_free, symbols
+from eqsat.schema.symbol import Symbol
 from eqsat.schema.types import OpKey
 
 IDENTITY = OpKey("", "Identity")

@@ -13,8 +13,9 @@ from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.program import FINDING, Node, Operand, Tensor
 from eqsat.codegen.shape_values import elements, is_sizes
 from eqsat.codegen.shapes import type_of
-from eqsat.schema.size import LARGEST, bounds
+from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
+from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey, TensorType
 
 _EXACT = 1 << 24

@@ -10,8 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.schema.size import LARGEST, bounds
+from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import greatest
+from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey
 
 Range = tuple[int, int]

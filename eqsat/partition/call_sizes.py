@@ -14,8 +14,9 @@ from dataclasses import replace
 from eqsat.rules.known_facts import NodeFacts, TensorFacts
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSize, at_sizes, ranges
-from eqsat.schema.size import Size, Symbol, Undecided, closer_bounds, divided, symbol
+from eqsat.schema.size import Size, Undecided, closer_bounds, divided, symbol
 from eqsat.schema.size_questions import as_dim, substituted, symbols, typical
+from eqsat.schema.symbol import Symbol
 from eqsat.schema.types import Dim, TensorType
 
 NO_VALUE = "{?}"

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import Condition, Fit, FreeSize
-from eqsat.schema.size import Monomial, Operation, Size, Symbol, Undecided, closer_bounds
+from eqsat.schema.size import Monomial, Operation, Size, Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim, substituted, symbols
+from eqsat.schema.symbol import Symbol
 
 
 class Requirement(NamedTuple):

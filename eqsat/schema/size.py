@@ -17,16 +17,15 @@ A kernel family that raises declines the task, and another one, at last a portab
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.polynomials import least_of
+from eqsat.schema.symbol import Symbol
 
 if TYPE_CHECKING:
     _Number = int
@@ -34,40 +33,8 @@ else:
     _Number = object  # A subclass of int would be taken for its value by the interpreter's C code.
 
 
-LARGEST = 2**63 - 1
-"""No dimension is larger: ONNX stores them as int64."""
-
-
 class Undecided(Exception):
     """A question about free sizes that has different answers within their ranges."""
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A free size.
-
-    Attributes:
-        name: Of the symbol in the model.
-        range: Its values.
-    """
-
-    name: str
-    range: FreeSize
-
-    @property
-    def c_name(self) -> str:
-        """Of the variable that holds it."""
-        return _c_name(self.name)
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return self.range.least, LARGEST if self.range.most is None else self.range.most
-
-    def text(self, *, c: bool) -> str:
-        return self.c_name if c else self.name
-
-    def at(self, values: Mapping[str, int]) -> int:
-        return values[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +247,6 @@ class Size(_Number):
         alone = next(iter(self.terms.items())) if len(self.terms) == 1 else None
         bare = alone is not None and alone[1] == 1 and len(alone[0]) == 1
         return text if bare or not c else f"({text})"
-
-
-@cache
-def _c_name(name: str) -> str:
-    return re.sub(r"\W", "_", f"dim_{name}", flags=re.ASCII)
 
 
 def symbol(name: str, size: FreeSize) -> int:

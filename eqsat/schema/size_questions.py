@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from eqsat.schema.size import Atom, Size, Symbol, bounds, closer_bounds, divided, remainder, value_at
+from eqsat.schema.size import Atom, Size, bounds, closer_bounds, divided, remainder, value_at
 from eqsat.schema.size_choices import largest, smallest
+from eqsat.schema.symbol import Symbol
 
 
 def is_free(value: object) -> bool:

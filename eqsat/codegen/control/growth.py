@@ -21,8 +21,9 @@ from eqsat.codegen.value_ranges import Range
 from eqsat.model.names import unused
 from eqsat.model.shadowing import defined_values
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import LARGEST, bounds, symbol
+from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, is_free, substituted, symbols
+from eqsat.schema.symbol import LARGEST
 
 Axis = tuple[int, int]
 """Number of a state, and an axis of it."""

@@ -17,9 +17,10 @@ from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
 from eqsat.codegen.shape_values import elements
 from eqsat.schema.attributes import attr
-from eqsat.schema.size import LARGEST, bounds
+from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import greatest, symbols, typical
+from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey
 
 _TRANSPOSE = OpKey("", "Transpose")

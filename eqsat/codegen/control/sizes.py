@@ -11,8 +11,9 @@ from eqsat.codegen.program import Operand, Tensor
 from eqsat.codegen.shape_values import is_sizes
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Symbol, bounds, closer_bounds, symbol
+from eqsat.schema.size import bounds, closer_bounds, symbol
 from eqsat.schema.size_questions import is_free, substituted, symbols
+from eqsat.schema.symbol import Symbol
 
 _MOST_SYMBOLS = 4
 """Symbols of a size that a body receives one by one; longer sizes get a symbol of their own."""

@@ -20,8 +20,8 @@ from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.control.forms import Branches, Control, Loop, Sink, Source
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.program import Node, Tensor
-from eqsat.schema.size import Symbol
 from eqsat.schema.size_questions import greatest
+from eqsat.schema.symbol import Symbol
 from eqsat.text import plain
 
 

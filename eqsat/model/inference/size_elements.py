@@ -15,8 +15,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.schema.size import Atom, Size, Symbol, Undecided, divided, remainder
+from eqsat.schema.size import Atom, Size, Undecided, divided, remainder
 from eqsat.schema.size_choices import largest, smallest
+from eqsat.schema.symbol import Symbol
 
 Element = Any
 """See above."""
