@@ -13,6 +13,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.model.maps import is_map
 from eqsat.model.symbols import put_in_place
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.place import places_annotations
@@ -28,6 +29,7 @@ from eqsat.stages.options import SearchOptions
 
 PROOFS = "proofs"
 """The folder of shipped rules that only proofs use."""
+_RENAME = "inputs are paired by name, and the rest by position: rename inputs that belong together"
 Pairs = tuple[tuple[str, str], ...]
 """Names that belong together: of the first model and of the second."""
 
@@ -169,18 +171,29 @@ def _renamed(a: ir.Model, b: ir.Model, pairs: Pairs) -> dict[str, str]:
 
 
 def _require_same_type(a: ir.Model, b: ir.Model, pair: tuple[str, str]) -> None:
-    left, right = (type_of(v) for v in _values(a, b, pair))
+    values = _values(a, b, pair)
+    left, right = (type_of(v) for v in values)
+    kinds = [_kind(v) for v in values]
+    place = f"input {pair[0]!r}" + (f", in the second model {pair[1]!r}" if pair[0] != pair[1] else "")
+    if None not in kinds and kinds[0] != kinds[1]:
+        raise ModelError(
+            "inputs of equal type are required", place=place, actual=f"a {kinds[0]} and a {kinds[1]}", hint=_RENAME
+        )
     if left == right or left is None or right is None:
         return
     raise ModelError(
-        "inputs of equal type are required",
-        place=f"input {pair[0]!r}" + (f", in the second model {pair[1]!r}" if pair[0] != pair[1] else ""),
-        actual=f"{left} and {right}",
-        hint=_hint(left, right),
+        "inputs of equal type are required", place=place, actual=f"{left} and {right}", hint=_hint(left, right)
     )
+
+
+def _kind(value: ir.Value) -> str | None:
+    if is_map(value):
+        return "sequence of maps" if isinstance(value.type, ir.SequenceType) else "map"
+    kinds = {ir.TensorType: "tensor", ir.SequenceType: "sequence", ir.OptionalType: "optional"}
+    return next((name for kind, name in kinds.items() if isinstance(value.type, kind)), None)
 
 
 def _hint(left: TensorType, right: TensorType) -> str:
     if left.dtype == right.dtype and left.rank == right.rank:
         return "sizes that differ between the models make them different functions; bind free ones with --dim"
-    return "inputs are paired by name, and the rest by position: rename inputs that belong together"
+    return _RENAME

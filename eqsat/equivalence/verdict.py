@@ -132,4 +132,4 @@ class Equivalence:
         if self.counterexample is not None:
             return f"different: output {name_of(self.counterexample.difference.name)}, {self.counterexample.difference}"
         inputs = "1 input" if self.samples == 1 else f"{self.samples} inputs"
-        return f"equal on {inputs}, not proven" if self.samples else "not proven, and not executed"
+        return f"equal on {inputs}, not proven" if self.samples else "neither proven equal nor executed"

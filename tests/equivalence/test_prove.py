@@ -447,3 +447,11 @@ def test_the_rules_of_proofs_hold(file: Path) -> None:
     outcomes = eqsat.check_rules(file, samples=20)
     assert not [str(o) for o in outcomes if o.verdict == "refuted"]
     assert sum(o.verdict == "holds" for o in outcomes) >= 0.8 * len(outcomes)
+
+
+def test_inputs_of_different_kinds_are_refused() -> None:
+    tensor = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    sequence = """<ir_version: 10, opset_import: ["": 21]>
+        g (seq(float[2]) x) => (float[2] y) { i = Constant<value_int=0>() s = SequenceAt(x, i) y = Relu(s) }"""
+    with pytest.raises(ModelError, match="input 'x': inputs of equal type are required; got a tensor and a sequence"):
+        eqsat.prove(tensor, sequence)
