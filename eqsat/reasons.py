@@ -198,7 +198,7 @@ def explain_placement(
 ) -> tuple[Placement, ...]:
     """Why operators of a model do not run on an accelerator, and how much more it costs if they do.
 
-    For each operator, one more extraction finds the cheapest equal program in which the accelerator runs it. If there
+    For each operator, further extractions find the cheapest equal program in which the accelerator runs it. If there
     is none, the answer is the condition that fails, or the composite that comes nearest to a match.
 
     Args:

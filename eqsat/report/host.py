@@ -1,7 +1,6 @@
 """Why an operator does not run on a target, and what the cheapest equal program costs in which it does.
 
-That program is found by one more extraction, in which nothing but the target may compute the operator's value. If the
-program computes the value nowhere, a kernel of the target may stand for it; else the value is asked for as an output.
+That program is found by further extractions (:mod:`eqsat.report.forced`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import numpy as np
 from eqsat import units
 from eqsat.egraph.judge import Judge
 from eqsat.egraph.snapshot import ENode
-from eqsat.errors import OptimizationError
 from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.why import Place, Why
 from eqsat.extract.cost import HOST, Cost, cost_of, needed
 from eqsat.extract.problem import Choice, Solution
-from eqsat.extract.solve import solve
 from eqsat.report.by_values import NodeValues, covered
+from eqsat.report.forced import Forcing
 from eqsat.rules.expand import operators
 from eqsat.stages.price import Priced
 
@@ -141,13 +139,20 @@ class Placements:
         head = replace(head, kernel=self._named(kernels), runs_on=self._where(kernels))
         if self._all_on(kernels, target):
             return replace(head, outcome="there")
-        forced = self._forced(node, positions, target)
+        forced = Forcing(
+            self.problem,
+            needed(self.problem, self.formulation.original) or {},
+            positions,
+            target,
+            lambda n: self._contains(n, node),
+            lambda choices: self._all_on(self._kernels(choices, positions[-1]), target),
+            self.seconds,
+        ).cheapest()
         if forced is None:
             return self._impossible(head, node, eclass, target)
-        choices, after, proven = forced
-        name = self._named(self._kernels(choices, positions[-1]))
-        parts = _differences(self.before, after)
-        return replace(head, outcome="dearer", kernel=name, runs_on=where, proven=proven, **parts)
+        name = self._named(self._kernels(forced.choices, positions[-1]))
+        parts = _differences(self.before, cost_of(self.problem, forced.choices))
+        return replace(head, outcome="dearer", kernel=name, runs_on=where, proven=forced.proven, **parts)
 
     # ---- programs -----------------------------------------------------------------------------------
 
@@ -177,27 +182,6 @@ class Placements:
 
     def _steps(self, choices: Mapping[int, Choice], inputs: set[int]) -> list[NodeValues]:
         return [NodeValues(self.problem.children[c.node], (p,)) for p, c in choices.items() if p not in inputs]
-
-    def _forced(self, node: ENode, positions: list[int], target: int) -> tuple[Mapping[int, Choice], Cost, bool] | None:
-        """The cheapest program in which a target runs an operator, its cost, and whether no such program is cheaper."""
-        own = np.flatnonzero(np.isin(self.problem.node_class, positions))
-        others = np.array([t for t in range(len(self.problem.targets)) if t != target])
-        cost = self.problem.cost.copy()
-        cost[np.ix_(own, others)] = np.inf
-        without = replace(self.problem, cost=cost)
-        # Another spelling may compute the value there from what the operator computes elsewhere.
-        strict = cost.copy()
-        strict[[n for n in own if not self._contains(int(n), node)], :] = np.inf
-        asked = replace(without, cost=strict, roots=tuple(dict.fromkeys((*without.roots, positions[0]))))
-        for problem in (without, asked):
-            try:
-                found = solve(problem, time_limit=self.seconds)
-            except OptimizationError:
-                continue
-            if self._all_on(self._kernels(found.choices, positions[-1]), target):
-                proven = found.stop_reason == "optimal" and problem is without
-                return found.choices, cost_of(problem, found.choices), proven
-        return None
 
     def _contains(self, problem_node: int, wanted: ENode) -> bool:
         """Whether an e-node is the operator, alone or within a composite, or an output of it."""
