@@ -202,6 +202,8 @@ class Enumeration:
             wanted = ir.DataType.BOOL if is_truth else self.dtype
             if wanted not in input_dtypes(OpKey("", name), i):
                 return False
+        if name in ("Div", "Mod") and self.dtype.is_integer() and operands[1].number == 0:
+            return False
         return (
             self._has_bounds(Term(name, tuple(operands)))
             and len({self._values[o].dtype for o in operands if name != "Where"}) <= 1

@@ -38,7 +38,7 @@ def of_reals(
     elements = elements_of(terms)
     found: list[Any] = []
     for name, symbols in elements.items():
-        if name in dtypes and dtypes[name] != ir.DataType.BOOL:
+        if name in dtypes and dtypes[name] not in (ir.DataType.BOOL, ir.DataType.STRING):
             low, high = (solver.z3.RealVal(Fraction(v)) for v in limits(dtypes[name]))
             for symbol in symbols:
                 found += [solver.formula(symbol) >= low, solver.formula(symbol) <= high]

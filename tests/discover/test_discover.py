@@ -91,6 +91,8 @@ def test_truth_values_and_integers() -> None:
     assert {"And(x, Or(x, y))  =>  x", "Not(Not(x))  =>  x"} <= set(texts(found))
     found = discover_rules(["Add", "Neg", "Sub"], size=2, dtype="int32", constants=[], default_rules=False)
     assert "Sub(x, Neg(y))  =>  Add(x, y)" in texts(found)
+    found = discover_rules(["Div", "Neg"], size=1, dtype="int64")
+    assert not any("Div(x, 0)" in text for text in texts(found))
 
 
 def term(text: str) -> Term:

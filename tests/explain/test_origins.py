@@ -159,4 +159,4 @@ def test_attributes_that_tell_the_operators_of_a_step_apart() -> None:
     twice = steps["transpose_twice"]
     assert twice.before == "Transpose(Transpose(x, perm=[1, 2, 0]), perm=[0, 2, 1])"
     assert twice.after == "Transpose(x, perm=[1, 0, 2])"
-    assert steps["cast_to_wider_and_back"].before == "Cast(Cast(u, to=float64), to=float32)"
+    assert steps["cast_of_wider"].before == "Cast(Cast(u, to=float64), to=float32)"

@@ -49,6 +49,7 @@ def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
         "real\n Max(x, c)  =>  x\n where c.value < 0, x.dtype == float32, c.rank == 0, x.value > 1",
         "exact\n Max(x, -inf)  =>  x\n where x.dtype in floats",
         "exact\n Where(Not(p), x, y)  =>  Where(p, y, x)",  # of strings and complex numbers too
+        "real\n r: Where(Equal(x, x), y, y)  =>  y\n where r.shape == y.shape, x.dtype == string, y.dtype == float32",
         "exact\n r: And(x, false)  =>  Expand(tensor(false, bool), r.shape)",
         "exact\n r: Equal(x, x)  =>  Expand(tensor(true, bool), r.shape)\nwhere x.dtype in integers or x.dtype == bool",
         "exact\n Abs(x) * Abs(x)  =>  x * x\n where x.dtype in integers",

@@ -14,7 +14,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from eqsat.check.oracle import Unsupported
 from eqsat.model.write.concise import concise
+from eqsat.ops.operators import standard
 from eqsat.ops.reference import ReferenceNode
+from eqsat.ops.traits import UNARY
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body
@@ -23,6 +25,10 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.verify.oracle import fault_of_reference
 
 onnxruntime.set_default_logger_severity(4)
+
+LANES = 64
+"""A multiple of the elements that ONNX Runtime computes at once."""
+ELEMENTWISE = {operator.op for operator in standard() if UNARY in operator.traits}
 
 
 def onnx_runtime(
@@ -37,6 +43,8 @@ def onnx_runtime(
     body = function_body(op, attrs)
     if body is not None:
         return _run_body(body, inputs)
+    if len(inputs) == 1 and outputs == 1 and op in ELEMENTWISE and inputs[0] is not None and inputs[0].size % LANES:
+        return _in_whole_vectors(op, attrs, inputs[0])
     # ONNX's shape inference wants to know how many sizes a Resize is given.
     static = op == OpKey("", "Resize")
     signature = tuple(None if x is None else (x.dtype, x.shape if static else (None,) * x.ndim) for x in inputs)
@@ -57,6 +65,13 @@ def onnx_runtime(
         return _reference(op, attrs, inputs, outputs, version)
     except (NotImplementedError, RuntimeError, TypeError) as error:  # types that the reference does not know
         raise Unsupported(str(error)) from error
+
+
+def _in_whole_vectors(op: OpKey, attrs: Attrs, x: np.ndarray) -> list[np.ndarray | None]:
+    """An operator on each element. ONNX Runtime computes what is left of a vector in another way, to other bits."""
+    padded = np.resize(x, -(-x.size // LANES) * LANES)
+    (y,) = onnx_runtime(op, attrs, [padded], 1)
+    return [None if y is None else y[: x.size].reshape(x.shape)]
 
 
 def has_kernel(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: int) -> bool:
