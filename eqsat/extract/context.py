@@ -5,14 +5,14 @@ from the rest: for each set of memories in which its results may lie, there is a
 there. The rest reads them where they lie, at no cost, and falls into parts (``eqsat.extract.parts``). The cheapest sum
 is the cheapest program, up to the launches of the context, which are left out of the bound and counted in the price.
 
-A result that is computed on an accelerator would join those that read it there, which otherwise are regions of their
-own. So there is no context where that is possible.
+A result that an accelerator can compute may join those that read it there. The rest has a free class for it then, of
+which each part has a copy (``eqsat.extract.split``): what a region gains by the result it gains in each part.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -31,6 +31,8 @@ MOST_STATES = 256
 """Sets of memories in which the results of a context may lie."""
 
 State = tuple[tuple[int, ...], ...]
+Makers = Mapping[int, int]
+"""The targets that compute some of the results; any target may compute the others."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,24 @@ class Context:
         classes: All of them, with all below them, ascending.
         results: Those that others read.
         places: Per result the sets of memories in which it may lie, the one with all of them first.
+        joining: The results that can be in one region with what reads them.
     """
 
     classes: list[int]
     results: list[int]
     places: list[list[tuple[int, ...]]]
+    joining: list[int]
 
     def states(self) -> Iterator[State]:
         """The sets of memories in which the results may lie, in the order of the results; the easiest first."""
         yield from product(*self.places)
+
+    def makers(self, problem: Problem) -> Iterator[Makers]:
+        """The targets that may compute the results that can join others."""
+        able = np.isfinite(problem.cost)
+        ways = [np.flatnonzero(able[problem.node_class == c].any(axis=0)).tolist() for c in self.joining]
+        for targets in product(*ways):
+            yield dict(zip(self.joining, targets, strict=True))
 
 
 def find_context(problem: Problem, dominators: Dominators) -> Context | None:
@@ -81,12 +92,13 @@ def find_context(problem: Problem, dominators: Dominators) -> Context | None:
                 if child in inside:
                     others.setdefault(child, []).append(node)
     results = sorted(others)
-    if inside & set(problem.roots) or any(_joins(problem, dominators, c, others[c]) for c in results):
+    if inside & set(problem.roots):
         return None
     places = [_places(problem, dominators, c, others[c]) for c in results]
     if prod(map(len, places)) > MOST_STATES:
         return None
-    return Context(classes, results, places)
+    joining = [c for c in results if _joins(problem, dominators, c, others[c])]
+    return Context(classes, results, places, joining)
 
 
 def _joins(problem: Problem, dominators: Dominators, klass: int, readers: list[int]) -> bool:
@@ -112,8 +124,8 @@ def _places(problem: Problem, dominators: Dominators, klass: int, readers: list[
     return found
 
 
-def context_problem(problem: Problem, context: Context, state: State) -> tuple[Problem, list[int]]:
-    """The problem of bringing a context's results into memories.
+def context_problem(problem: Problem, context: Context, state: State, makers: Makers) -> tuple[Problem, list[int]]:
+    """The problem of bringing a context's results into memories, where some of them are computed on given targets.
 
     Returns:
         The problem, without launches, and its e-nodes as those of the whole, -1 for what reads a result.
@@ -124,6 +136,10 @@ def context_problem(problem: Problem, context: Context, state: State) -> tuple[P
     first, targets = len(number), len(problem.targets)
     cost = np.full((len(nodes) + len(arrivals), targets), INF)
     cost[: len(nodes)] = problem.cost[nodes]
+    for row, node in enumerate(nodes):
+        maker = makers.get(int(problem.node_class[node]))
+        if maker is not None:
+            cost[row, [t for t in range(targets) if t != maker]] = INF
     for row, (_, target) in enumerate(arrivals, len(nodes)):
         cost[row, target] = 0.0
     nothing = np.zeros((len(arrivals), targets))
@@ -145,33 +161,43 @@ def context_problem(problem: Problem, context: Context, state: State) -> tuple[P
     return smaller, [*nodes, *[-1] * len(arrivals)]
 
 
-def rest_problem(problem: Problem, context: Context, state: State) -> tuple[Problem, list[int], list[int]]:
+def rest_problem(
+    problem: Problem, context: Context, state: State, makers: Makers
+) -> tuple[Problem, list[int], list[int]]:
     """The problem of all other classes, where results of a context lie in memories.
 
+    What the host computes joins nothing.
+
     Returns:
-        The problem; its e-nodes and its classes, as those of the whole.
+        The problem; its e-nodes and its classes, as those of the whole, with -1 for the e-node of a result.
     """
     inside = set(context.classes)
     lies = dict(zip(context.results, state, strict=True))
-    classes = [c for c in range(problem.classes) if c not in inside]
+    free = context.joining
+    classes = [c for c in range(problem.classes) if c not in inside or c in free]
     number = {c: i for i, c in enumerate(classes)}
-    nodes = [n for n, klass in enumerate(problem.node_class.tolist()) if klass in number]
-    cost = problem.cost[nodes]
+    nodes = [n for n, klass in enumerate(problem.node_class.tolist()) if klass not in inside]
+    cost = np.full((len(nodes) + len(free), len(problem.targets)), INF)
+    cost[: len(nodes)] = problem.cost[nodes]
     for row, node in enumerate(nodes):
         for child in problem.children[node]:
             if child in inside:
                 cost[row, [t for t in range(len(problem.targets)) if t not in lies[child]]] = INF
+    copy_in, copy_out = problem.copy_in[classes], problem.copy_out[classes]
+    for row, c in enumerate(free, len(nodes)):
+        cost[row, [HOST] if makers.get(c) == HOST else list(lies[c])] = 0.0
+        copy_in[number[c]] = copy_out[number[c]] = 0.0
     smaller = replace(
         problem,
         classes=len(classes),
-        node_class=np.array([number[int(problem.node_class[n])] for n in nodes], dtype=np.int64),
-        children=tuple(tuple(number[k] for k in problem.children[n] if k in number) for n in nodes),
+        node_class=np.array([*(number[int(problem.node_class[n])] for n in nodes), *(number[c] for c in free)]),
+        children=(*(tuple(number[k] for k in problem.children[n] if k in number) for n in nodes), *(() for _ in free)),
         cost=cost,
-        copy_in=problem.copy_in[classes],
-        copy_out=problem.copy_out[classes],
+        copy_in=copy_in,
+        copy_out=copy_out,
         roots=tuple(number[r] for r in problem.roots),
     )
-    return smaller, nodes, classes
+    return smaller, [*nodes, *(-1 for _ in free)], classes
 
 
 def chosen_of(problem: Problem, nodes: list[int], choices: dict[int, Choice]) -> dict[int, Choice]:

@@ -6,11 +6,11 @@ one part or before the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.alike import Known
-from eqsat.extract.context import Context, State, chosen_of, context_problem, find_context, rest_problem
+from eqsat.extract.context import Context, Makers, State, chosen_of, context_problem, find_context, rest_problem
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
@@ -25,6 +25,8 @@ from eqsat.extract.split import split
 INF = float("inf")
 LEAST_GAIN = 2
 """How many times smaller the largest part must become."""
+LEAST_GAIN_JOINING = 4
+"""The same where results may join what reads them, which takes more cases."""
 OPEN = 10
 """Times the gap by which the easiest case may be open if the others are to be searched."""
 KEPT = 0.5
@@ -36,12 +38,18 @@ class _Case:
     """A place of the context's results, and the cheapest program that brings them there."""
 
     state: State
+    makers: Makers
     choices: dict[int, Choice]
     bound: float
 
 
 class SharedSearch:
     """Search for the best program of a reduced problem with a context.
+
+    Args:
+        problem, effort, gap, seed: As of :class:`eqsat.extract.parts.PartwiseSearch`.
+        known: Solutions of parts.
+        joining: Whether results of the context may join what reads them; that takes more cases.
 
     Attributes:
         choices: The best program found, None if there is none.
@@ -50,12 +58,21 @@ class SharedSearch:
         seconds: By step.
     """
 
-    def __init__(self, problem: Problem, effort: Effort, gap: float, seed: int, known: Known | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        effort: Effort,
+        gap: float,
+        seed: int,
+        known: Known | None = None,
+        joining: bool = False,
+    ) -> None:
         self.problem = problem
         self.effort = effort
         self.gap = gap
         self.seed = seed
         self.known = Known() if known is None else known
+        self.joining = joining
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
         self.bound = 0.0
@@ -65,36 +82,65 @@ class SharedSearch:
         """Search if the problem has a context that makes its parts smaller; whether it has."""
         dominators = Dominators(self.problem)
         context = find_context(self.problem, dominators)
-        if context is None:
+        if context is None or (context.joining and not self.joining):
             return False
         states = list(context.states())
-        rest, _, _ = rest_problem(self.problem, context, states[0])
+        rest, _, _ = rest_problem(self.problem, context, states[0], {})
         largest = max(len(part.classes) for part in split(self.problem, dominators))
-        if LEAST_GAIN * max(len(part.classes) for part in split(rest, Dominators(rest))) > largest:
+        least = LEAST_GAIN_JOINING if self.joining else LEAST_GAIN
+        if least * max(len(part.classes) for part in split(rest, Dominators(rest))) > largest:
             return False
-        cases = [case for state in states if (case := self._case(context, state)) is not None]
+        cases = [case for state in states if (case := self._case(context, state, {})) is not None]
         if not cases or cases[0].state != states[0]:
             return False
         easiest = self._solve(context, cases[0], None)
-        lower = cases[0].bound + easiest.bound
         if easiest.cost - easiest.bound > OPEN * self.gap * easiest.cost:
             lower = min(case.bound for case in cases) + easiest.bound
-            cases = []
-        # What is left costs no less with fewer memories: bounds hold for the states below.
-        bounds = [(states[0], easiest.bound)]
-        for case in sorted(cases[1:], key=lambda case: (-sum(map(len, case.state)), case.bound)):
-            rest_bound = max(bound for state, bound in bounds if _is_within(case.state, state))
-            if case.bound + rest_bound < self.cost * (1 - self.gap):
-                rest_bound = max(rest_bound, self._solve(context, case, easiest).bound)
-                bounds.append((case.state, rest_bound))
-            lower = min(lower, case.bound + rest_bound)
+        else:
+            lower = self._least_bound(context, cases, easiest)
         self.bound = max(0.0, min(lower, self.cost))
         return True
 
-    def _case(self, context: Context, state: State) -> _Case | None:
-        problem, nodes = context_problem(self.problem, context, state)
+    def _least_bound(self, context: Context, cases: Sequence[_Case], easiest: PartwiseSearch) -> float:
+        """The least bound of all cases, of which the first one is the easiest; better programs are found on the way."""
+        # What is left costs no less with fewer memories: bounds hold for the states below.
+        bounds = [(cases[0].state, easiest.bound)]
+        lower = INF
+        for case in sorted(cases[1:], key=lambda case: (-sum(map(len, case.state)), case.bound)):
+            rest_bound = max(bound for state, bound in bounds if _is_within(case.state, state))
+            if case.bound + rest_bound < self._limit():
+                rest_bound = max(rest_bound, self._solve(context, case, easiest).bound)
+                bounds.append((case.state, rest_bound))
+            lower = min(lower, self._refined(context, case, easiest, rest_bound))
+        return min(lower, self._refined(context, cases[0], easiest, easiest.bound))
+
+    def _limit(self) -> float:
+        """Only what costs less than this is worth a search."""
+        return self.cost * (1 - self.gap)
+
+    def _refined(self, context: Context, case: _Case, easiest: PartwiseSearch, rest_bound: float) -> float:
+        """The bound of a case; where it is open, the least one of its cases by what computes the results that may join.
+
+        The context computes such a result where that is cheapest, and each part of the rest joins it where that is.
+        """
+        bound = case.bound + rest_bound
+        if not context.joining or bound >= self._limit():
+            return bound
+        least = INF
+        for makers in context.makers(self.problem):
+            finer = self._case(context, case.state, makers)
+            if finer is None:
+                continue
+            own = rest_bound
+            if finer.bound + own < self._limit():
+                own = max(own, self._solve(context, finer, easiest).bound)
+            least = min(least, finer.bound + own)
+        return max(bound, least)
+
+    def _case(self, context: Context, state: State, makers: Makers) -> _Case | None:
+        problem, nodes = context_problem(self.problem, context, state, makers)
         if not problem.roots:
-            return _Case(state, {}, 0.0)
+            return _Case(state, makers, {}, 0.0)
         reduced = reduce_problem(problem)
         if not reduced.feasible:
             return None
@@ -102,12 +148,12 @@ class SharedSearch:
         best = Incumbent(start, INF if start is None else program_cost(reduced.problem, start))
         Search(reduced.problem, best, self.effort.share(KEPT), self.gap, self.seed).run()
         if best.choices is None:
-            return None if best.bound == INF else _Case(state, {}, best.bound)
-        return _Case(state, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
+            return None if best.bound == INF else _Case(state, makers, {}, best.bound)
+        return _Case(state, makers, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
 
     def _solve(self, context: Context, case: _Case, easiest: PartwiseSearch | None) -> PartwiseSearch:
         """Solves what remains where the context's results lie in some place, and prices the whole."""
-        rest, nodes, _ = rest_problem(self.problem, context, case.state)
+        rest, nodes, _ = rest_problem(self.problem, context, case.state, case.makers)
         room = INF if easiest is None else self.cost - case.bound - easiest.bound
         best = Incumbent(None, INF)
         search = PartwiseSearch(

@@ -8,13 +8,14 @@ is done, the result is the best program found, with its gap.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
 
 from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
+from eqsat.extract.context import find_context
 from eqsat.extract.cost import check, needed, program_cost
 from eqsat.extract.effort import WORK_PER_SECOND, Effort
 from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
@@ -23,12 +24,15 @@ from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
+from eqsat.extract.recomputed import RelaxedSearch, recomputed
 from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.reductions import reduce_problem
 from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")
+MOST = 0.8
+"""Of the work, what the relaxed search may do: where it leaves a gap, the search of the whole rarely closes it."""
 SLOW = 10_000
 """E-nodes from which on reducing a problem takes seconds, and a first program is made before."""
 
@@ -99,23 +103,17 @@ def solve(
     if objective == "best" and fits and not effort.is_over:
         kept = SHARE if len(problem.targets) > 1 else 0.0
         main = effort.share(1.0 - kept)
-        shared = SharedSearch(reduced.problem, main.share(KEPT), gap, seed)
-        if shared.run():
-            if shared.choices is not None:
-                start = shared.choices if shared.cost < best.cost else start
-                best.offer("context", reduced.expand(shared.choices), shared.cost, shared.bound)
-            else:
-                best.raise_bound("context", shared.bound)
-            clock.seconds.update(shared.seconds)
-        if not best.closed(gap):
-            search = PartwiseSearch(reduced.problem, start, main, gap, seed, best, apart=search_apart)
-            search.run()
+        for search in _searches(reduced.problem, start, main, gap, seed, best):
+            if search.run() is False:
+                continue
             if search.choices is not None:
                 best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
             else:
                 best.raise_bound("parts", search.bound)
             for step, seconds in search.seconds.items():
                 clock.seconds[step] = clock.seconds.get(step, 0.0) + seconds
+            if best.closed(gap):
+                break
         if not best.closed(gap):
             _offer_fewer_targets(problem, best, effort, gap, seed)
             clock.lap("fewer targets")
@@ -135,6 +133,18 @@ def solve(
     late = "size limit" if not fits else "time limit" if effort.is_late else "work limit"
     reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else late
     return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
+
+
+def _searches(
+    problem: Problem, start: Mapping[int, Choice] | None, effort: Effort, gap: float, seed: int, best: Incumbent
+) -> Iterator[SharedSearch | RelaxedSearch | PartwiseSearch]:
+    """The searches to be tried on a reduced problem one after the other, until one closes the gap."""
+    yield SharedSearch(problem, effort.share(KEPT), gap, seed)
+    dominators = Dominators(problem)
+    if recomputed(problem, dominators) or find_context(problem, dominators) is not None:
+        yield SharedSearch(problem, effort.share(KEPT), gap, seed, joining=True)
+        yield RelaxedSearch(problem, effort.share(MOST), gap, seed)
+    yield PartwiseSearch(problem, start, effort, gap, seed, best, apart=search_apart)
 
 
 def _offer_fewer_targets(problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int) -> None:

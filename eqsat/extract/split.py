@@ -7,6 +7,11 @@ computes k, which is charged on one side only. The time for long networks become
 
 Outputs of the model may lie below k, such as the keys and values that a decoder keeps: the part below brings them to
 the host. They have to be computed whether or not the part above uses k, so every program must contain such a k.
+
+A class that costs nothing wherever it may be read is *free*: each part that reads it has it. On an accelerator it ties
+readers together to one region. If one region could have it in two parts, each would be charged a launch. It cannot if
+all that reads it in the upper part needs the separator below, for then what lies between the two is in the region as
+well, the separator too, and the cut through that is charged once.
 """
 
 from __future__ import annotations
@@ -45,8 +50,23 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     everything = list(range(problem.classes))
     if problem.budgets or problem.classes < 2 * least:
         return [Part(None, everything, [])]
-    reach = reach_of(problem, dominators)
-    enclosed = enclosed_sets(problem, dominators, reach)
+    free = _free_classes(problem, dominators)
+    parts = _cut(problem, dominators, least, free)
+    if free and not _is_counted_once(problem, dominators, parts, free):
+        parts = _cut(problem, dominators, least, frozenset())
+    return parts
+
+
+def _cut(problem: Problem, dominators: Dominators, least: int, free: frozenset[int]) -> list[Part]:
+    everything = [c for c in range(problem.classes) if c not in free]
+    reach = reach_of(problem, dominators, free)
+    enclosed = enclosed_sets(problem, dominators, reach, free)
+
+    def of_part(own: int) -> list[int]:
+        classes = members(own, problem.classes).tolist()
+        nodes = [n for c in classes for n in dominators.options[c]]
+        return sorted([*classes, *free.intersection(k for n in nodes for k in problem.children[n])])
+
     candidates = [c for c in everything if enclosed[c] == reach[c] and _has_its_roots(problem, dominators, reach, c)]
     candidates.sort(key=lambda c: (reach[c].bit_count(), c))
     parts: list[Part] = []
@@ -56,21 +76,54 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     for c in candidates:
         below = reach[c]
         own = below & ~covered
-        if own.bit_count() < least or (problem.classes - (covered | below).bit_count()) < least // 4:
+        if own.bit_count() < least or (len(everything) - (covered | below).bit_count()) < least // 4:
             continue
         leaves = sorted(k for k, mask in open_parts.items() if mask & below)
-        parts.append(Part(c, members(own, problem.classes).tolist(), leaves))
+        parts.append(Part(c, of_part(own), leaves))
         for leaf in leaves:
             del open_parts[leaf]
         open_parts[c] = below
         covered |= below
-    rest = ((1 << problem.classes) - 1) & ~covered
-    parts.append(Part(None, members(rest, problem.classes).tolist(), sorted(open_parts)))
+    rest = sum(1 << c for c in everything) & ~covered
+    parts.append(Part(None, of_part(rest), sorted(open_parts)))
     return parts
 
 
-def reach_of(problem: Problem, dominators: Dominators) -> list[int]:
-    """Per class the mask of the classes at and below it."""
+def _free_classes(problem: Problem, dominators: Dominators) -> frozenset[int]:
+    """Classes of one e-node without inputs that cost nothing where they can be computed, and nothing to copy."""
+    is_free = ~np.any(problem.copy_in > 0, axis=1) & ~np.any(problem.copy_out > 0, axis=1)
+    is_free[list(problem.roots)] = False
+
+    def costs_nothing(c: int) -> bool:
+        options = dominators.options[c]
+        return len(options) == 1 and not problem.children[options[0]] and set(problem.cost[options[0]]) <= {0.0, INF}
+
+    return frozenset(c for c in np.flatnonzero(is_free).tolist() if costs_nothing(c))
+
+
+def _is_counted_once(problem: Problem, dominators: Dominators, parts: list[Part], free: frozenset[int]) -> bool:
+    """Whether no region can have free classes of two parts, unless it has the separator between them."""
+    able = np.isfinite(problem.cost)
+    for target in np.flatnonzero(problem.dispatch > 0).tolist():
+        joining = {c for c in free if able[dominators.options[c][0], target]}
+        roots: list[int] = []
+        for part in parts:
+            nodes = [n for c in part.classes for n in dominators.options[c]]
+            readers = [n for n in nodes if able[n, target] and joining.intersection(problem.children[n])]
+            if not readers:
+                continue
+            if any(not dominators.of_node(n) >> root & 1 for n in readers for root in roots):
+                return False
+            if part.root is not None:
+                kept = set(part.classes).intersection(problem.roots)
+                if any(not dominators.of_class[part.root] >> k & 1 for k in kept):
+                    return False
+                roots.append(part.root)
+    return True
+
+
+def reach_of(problem: Problem, dominators: Dominators, free: frozenset[int] = frozenset()) -> list[int]:
+    """Per class the mask of the classes at and below it, without free ones."""
     reach = [1 << c for c in range(problem.classes)]
     changed = True
     while changed:
@@ -79,7 +132,8 @@ def reach_of(problem: Problem, dominators: Dominators) -> list[int]:
             mask = reach[c]
             for node in dominators.options[c]:
                 for child in problem.children[node]:
-                    mask |= reach[child]
+                    if child not in free:
+                        mask |= reach[child]
             if mask != reach[c]:
                 reach[c] = mask
                 # Inputs come first in the order, so that only cycles need another round.
@@ -93,8 +147,10 @@ def _has_its_roots(problem: Problem, dominators: Dominators, reach: list[int], k
     return not below or any(dominators.of_class[r] >> klass & 1 for r in problem.roots if r not in below)
 
 
-def enclosed_sets(problem: Problem, dominators: Dominators, reach: list[int]) -> list[int]:
-    """Per class the mask of the classes that other classes reach only through it, itself included.
+def enclosed_sets(
+    problem: Problem, dominators: Dominators, reach: list[int], free: frozenset[int] = frozenset()
+) -> list[int]:
+    """Per class the mask of the classes that other classes reach only through it, itself included, without free ones.
 
     The dominator tree of the class graph, from one root above all. An order of the classes by components is not enough
     to compute it: within a cycle, a class may come before the only one that leads to it.
@@ -109,7 +165,8 @@ def enclosed_sets(problem: Problem, dominators: Dominators, reach: list[int]) ->
             highest.append(root)
     graph.add_edges_from((top, root) for root in highest)
     for c, options in enumerate(dominators.options):
-        graph.add_edges_from((c, k) for k in sorted({k for node in options for k in problem.children[node]} - {c}))
+        below = {k for node in options for k in problem.children[node]} - free - {c}
+        graph.add_edges_from((c, k) for k in sorted(below))
     parent = nx.immediate_dominators(graph, top)
     sets = [1 << c for c in range(top + 1)]
     for c in nx.dfs_postorder_nodes(graph, top):

@@ -17,6 +17,7 @@ from eqsat.extract.context import find_context, rest_problem
 from eqsat.extract.cost import check, needed, program_cost
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
+from eqsat.extract.recomputed import RelaxedSearch, recomputed
 from eqsat.extract.reduce.dominators import Dominators
 from eqsat.extract.shared import SharedSearch
 from eqsat.extract.solve import solve
@@ -37,6 +38,7 @@ def masked_chain(
     cyclic: bool = False,
     kept: bool = False,
     detour: bool = False,
+    recomputed: bool = False,
 ) -> Problem:
     """Residual layers that read a mask, which is computed from an input; each operator has up to two spellings.
 
@@ -49,6 +51,7 @@ def masked_chain(
         cyclic: Whether the mask can also be had back from what the first layer makes of it.
         kept: Whether a value of each layer is an output, like the keys of a decoder.
         detour: Whether the last output can also be computed without the layers.
+        recomputed: Whether an accelerator can compute a layer's end from what the end of the layer before is made of.
     """
     rng = random.Random(seed)
     build = Builder(targets)
@@ -64,6 +67,7 @@ def masked_chain(
     build.add(mask, (ids,), *(costs(1e-6) if seed % 4 == 3 else [1e-6]), own=True)
     outputs: list[int] = []
     drawn: list[list[Costs]] = []
+    before: tuple[int, ...] = ()
     for layer in range(layers):
         if not drawn or not alike:
             drawn.append([costs(rng.choice((2e-6, 6e-6, 2e-5))) for _ in range(steps + 3)])
@@ -82,6 +86,9 @@ def masked_chain(
             build.add(mask, (end,), *costs(1e-6))
         # Another spelling leaves the last step out.
         build.add(end, (mask, x, y), *next(own))
+        if recomputed and before:
+            build.add(end, (y, *before), INF, *(6e-6 * rng.uniform(0.1, 0.9) for _ in range(targets - 1)))
+        before = (y, x)
         x = end
     out = build.value(1e3)
     build.add(out, (x,), 1e-6, own=True)
@@ -98,6 +105,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     small = partial(split, least=3)
     monkeypatch.setattr(context, "LEAST_CLASSES", 3)
     monkeypatch.setattr(shared, "LEAST_GAIN", 1)
+    monkeypatch.setattr(shared, "LEAST_GAIN_JOINING", 1)
     monkeypatch.setattr(shared, "split", small)
     monkeypatch.setattr(parts, "split", small)
     monkeypatch.setattr(SharedSearch, "run", lambda search: found.append(run(search)) or found[-1])
@@ -143,7 +151,7 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
     problem = masked_chain(3, seed=2, kept=True)
     context_ = find_context(problem, Dominators(problem))
     assert context_ is not None
-    rest, _, _ = rest_problem(problem, context_, next(context_.states()))
+    rest, _, _ = rest_problem(problem, context_, next(context_.states()), {})
     found = split(rest, Dominators(rest), least=3)
     ends = [part.root for part in found]
     assert ends == [3, 6, 9, None]
@@ -153,7 +161,7 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
     problem = masked_chain(3, seed=2, kept=True, detour=True)
     context_ = find_context(problem, Dominators(problem))
     assert context_ is not None
-    rest, _, _ = rest_problem(problem, context_, next(context_.states()))
+    rest, _, _ = rest_problem(problem, context_, next(context_.states()), {})
     assert 9 not in [part.root for part in split(rest, Dominators(rest), least=3)]
 
 
@@ -162,7 +170,7 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
 def test_the_bound_of_a_context_is_one(seed: int, detour: bool, tiny: list[bool]) -> None:
     """Also where no other search follows."""
     problem = masked_chain(2, seed=seed, detour=detour)
-    search = SharedSearch(problem, shared.Effort(30.0), 1e-6, 0)
+    search = SharedSearch(problem, shared.Effort(30.0), 1e-6, 0, joining=True)
     if not search.run():
         assert find_context(problem, Dominators(problem)) is None
         return
@@ -173,6 +181,35 @@ def test_the_bound_of_a_context_is_one(seed: int, detour: bool, tiny: list[bool]
     assert best * (1 - 1e-9) <= search.cost == pytest.approx(program_cost(problem, search.choices))
     # Only a launch for the context may be missing.
     assert search.cost - search.bound <= 3e-6 + 1e-6 * best
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_sum_that_is_computed_once_more_changes_no_optimum(block: int, tiny: list[bool]) -> None:
+    """The relaxed problem bounds the cost, and its best program is one of the problem."""
+    ran = applied = 0
+    for seed in range(100 * block, 100 * block + 24):
+        problem = masked_chain(2, seed=seed, alike=seed % 3 == 0, kept=seed % 5 == 0, recomputed=True)
+        search = RelaxedSearch(problem, shared.Effort(30.0), 1e-6, 0)
+        applied += bool(recomputed(problem, Dominators(problem)))
+        if not search.run():
+            continue
+        ran += 1
+        best = optimum(problem)
+        assert search.bound <= best * (1 + 1e-9)
+        if search.choices is not None:
+            check(problem, search.choices)
+            assert best * (1 - 1e-9) <= search.cost == pytest.approx(program_cost(problem, search.choices))
+        found = solve(problem)
+        assert found.cost == pytest.approx(best, rel=1e-7)
+        assert best * (1 - 1e-6) <= found.bound <= found.cost
+    assert applied >= ran >= 4
+
+
+def test_deep_networks_with_sums_that_are_computed_once_more_are_proven() -> None:
+    for layers in (6, 24):
+        problem = masked_chain(layers, seed=11, alike=True, steps=90, recomputed=True)
+        assert recomputed(problem, Dominators(problem))
+        assert solve(problem).stop_reason == "optimal"
 
 
 def test_deep_networks_of_equal_layers_cost_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
