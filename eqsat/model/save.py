@@ -18,6 +18,7 @@ from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions
 from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.in_place import with_sizes_hidden
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
 from eqsat.schema.attributes import tensor_of
@@ -69,7 +70,7 @@ def save(
     place = str(target)
     check_place(target)
     data = _data_name(target, external_data)
-    model = with_runnable(with_definitions(model))
+    model = with_sizes_hidden(with_runnable(with_definitions(model)))
     if not is_concise(model):
         model = model.clone()
         make_concise(model)
