@@ -56,7 +56,7 @@ def test_a_package_that_is_missing(capsys: Capture, monkeypatch: pytest.MonkeyPa
 
 def test_a_wrong_limit_of_the_cache(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EQSAT_CACHE_LIMIT", "much")
-    assert "EQSAT_CACHE_LIMIT is required to be a number" in findings(capsys)["cache"]["found"]
+    assert "EQSAT_CACHE_LIMIT: a number of megabytes is required" in findings(capsys)["cache"]["found"]
 
 
 def test_files_of_the_cache_that_vanish_meanwhile(

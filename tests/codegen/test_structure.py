@@ -175,7 +175,7 @@ def test_what_is_read_later_is_not_overwritten() -> None:
 def test_halo_is_filled_once_and_shared() -> None:
     """Two convolutions of different size read one padded tensor."""
     body = (
-        "r = MaxPool<kernel_shape = [1, 1]>(x) c = Conv<pads = [1, 1, 1, 1]>(r, w, b) "
+        "r = MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x) c = Conv<pads = [1, 1, 1, 1]>(r, w, b) "
         "d = Conv<pads = [2, 2, 2, 2], dilations = [2, 2]>(r, w, b) y = Add(c, d)"
     )
     found = generated(f"({IMAGE} x) => ({IMAGE} y)", body, CONV)
