@@ -181,6 +181,47 @@ def scaled_stream(layers: int) -> ir.Model:
     return eqsat.graph(op.Relu(y))
 
 
+def windows(layers: int) -> ir.Model:
+    """Attention within windows of an image and then across them, as in MaxViT: a view follows the other.
+
+    The weights are too large to be literals.
+    """
+    weights = Weights()
+    width, side = 64, 7
+
+    def attended(y: Tensor, apart: list[int], sizes: list[int], back: list[int]) -> Tensor:
+        y = op.Transpose(op.Reshape(y, [1, width, *sizes]), perm=apart)
+        y = op.Reshape(y, [1, 4, side * side, width])
+        z = op.LayerNormalization(y, weights.positive(width), weights(width), axis=-1)
+        z = op.MatMul(z, weights(width, 3 * width)) + weights(3 * width)
+        q, k, v = (
+            op.Transpose(
+                op.Reshape(
+                    op.Slice(z, [i * width], [(i + 1) * width], [3]), [1, 4, side * side, HEADS, width // HEADS]
+                ),
+                perm=[0, 1, 3, 2, 4],
+            )
+            for i in range(3)
+        )
+        scores = op.Einsum(q, k * np.float32(0.5), equation="BGHID,BGHJD->BGHIJ")
+        scores = op.Softmax(scores + weights(1, HEADS, side * side, side * side), axis=-1)
+        mixed = op.Transpose(op.Einsum(scores, v, equation="BGHIJ,BGHJD->BGHID"), perm=[0, 1, 3, 2, 4])
+        mixed = op.Reshape(mixed, [1, 4, side * side, width])
+        y = y + (op.MatMul(mixed, weights(width, width)) + weights(width))
+        y = y + (
+            op.MatMul(op.LayerNormalization(y, weights.positive(width), weights(width), axis=-1), weights(width, width))
+            + weights(width)
+        )
+        y = op.Reshape(y, [1, *(sizes[i - 2] for i in apart[1:-1]), width])
+        return op.Reshape(op.Transpose(y, perm=back), [1, width, 2 * side, 2 * side])
+
+    y = eqsat.input("x", (1, width, 2 * side, 2 * side))
+    for _ in range(layers):
+        y = attended(y, [0, 2, 4, 3, 5, 1], [2, side, 2, side], [0, 5, 1, 3, 2, 4])
+        y = attended(y, [0, 3, 5, 2, 4, 1], [side, 2, side, 2], [0, 5, 3, 1, 4, 2])
+    return eqsat.graph(y)
+
+
 CHAINS: dict[str, Callable[[int], ir.Model]] = {
     "pre_norm": pre_norm,
     "pre_norm_spelled": lambda layers: pre_norm(layers, spelled_layer_norm),

@@ -13,11 +13,13 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
 from eqsat.search import Search
-from tests.egraph.chains import CHAINS
+from tests.egraph.chains import CHAINS, windows
 
 DEPTHS = (1, 2, 4, 12, 24, 48)
 MOST_ENODES = 6.0
 """E-nodes per operator of the model, constants included."""
+MOST_ENODES_OF_WINDOWS = 12.0
+"""The same for attention in windows of an image, whose views have more spellings."""
 MOST_SPELLINGS = 5
 """E-nodes of a class."""
 MOST_ROUNDS = 8
@@ -51,6 +53,16 @@ def test_rounds_do_not_depend_on_depth(searches: dict[int, Search]) -> None:
     rounds = {depth: s.saturation.iterations for depth, s in searches.items()}
     assert max(rounds.values()) <= MOST_ROUNDS
     assert rounds[48] == rounds[4]
+
+
+def test_views_between_windows_do_not_multiply() -> None:
+    """They have many spellings in a layer, and as many in each."""
+    sizes = {}
+    for layers in (1, 2, 3):
+        search = Search.of(windows(layers), targets=["dnnl"])
+        sizes[layers] = len(search.snapshot.nodes)
+        assert sizes[layers] <= MOST_ENODES_OF_WINDOWS * len(search.model.graph), layers
+    assert sizes[3] - sizes[2] <= 1.1 * (sizes[2] - sizes[1])
 
 
 @pytest.mark.slow
