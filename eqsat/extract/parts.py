@@ -174,6 +174,9 @@ class PartwiseSearch:
         """Whether all at and below a part's root costs so much more than in the easiest problem that the whole does."""
         if self.easiest is None or part.root is None or not self.dominators.of_roots() >> part.root & 1:
             return False
+        # Where fewer results may join, a problem may fall into other parts: then nothing can be compared.
+        if not any(key[0] == part.root for key in self.easiest._bound):
+            return False
         more = INF
         for key, value in self.easiest._value.items():
             if key[0] == part.root and key in self._bound:

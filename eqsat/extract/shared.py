@@ -6,12 +6,13 @@ one part or before the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.alike import Known
+from eqsat.extract.attempt import Attempt
 from eqsat.extract.context import Context, Makers, State, chosen_of, context_problem, find_context, rest_problem
-from eqsat.extract.cost import needed, program_cost
+from eqsat.extract.cost import program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.search import Search
@@ -43,19 +44,13 @@ class _Case:
     bound: float
 
 
-class SharedSearch:
+class SharedSearch(Attempt):
     """Search for the best program of a reduced problem with a context.
 
     Args:
-        problem, effort, gap, seed: As of :class:`eqsat.extract.parts.PartwiseSearch`.
+        problem, effort, gap, seed: As of :class:`eqsat.extract.attempt.Attempt`.
         known: Solutions of parts.
         joining: Whether results of the context may join what reads them; that takes more cases.
-
-    Attributes:
-        choices: The best program found, None if there is none.
-        cost: Its cost.
-        bound: No program costs less.
-        seconds: By step.
     """
 
     def __init__(
@@ -67,16 +62,9 @@ class SharedSearch:
         known: Known | None = None,
         joining: bool = False,
     ) -> None:
-        self.problem = problem
-        self.effort = effort
-        self.gap = gap
-        self.seed = seed
+        super().__init__(problem, effort, gap, seed)
         self.known = Known() if known is None else known
         self.joining = joining
-        self.choices: dict[int, Choice] | None = None
-        self.cost = INF
-        self.bound = 0.0
-        self.seconds: dict[str, float] = {}
 
     def run(self) -> bool:
         """Search if the problem has a context that makes its parts smaller; whether it has."""
@@ -160,18 +148,10 @@ class SharedSearch:
             rest, None, self.effort.share(KEPT), self.gap, self.seed, best, self.known, easiest, room, search_apart
         )
         search.run()
-        for step, seconds in search.seconds.items():
-            self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+        self.count(search.seconds)
         if search.choices is not None:
-            self._offer({**case.choices, **chosen_of(self.problem, nodes, search.choices)})
+            self.offer({**case.choices, **chosen_of(self.problem, nodes, search.choices)})
         return search
-
-    def _offer(self, choices: Mapping[int, Choice]) -> None:
-        program = needed(self.problem, choices)
-        if program is not None:
-            cost = program_cost(self.problem, program)
-            if cost < self.cost:
-                self.choices, self.cost = program, cost
 
 
 def _is_within(state: State, other: State) -> bool:

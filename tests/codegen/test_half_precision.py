@@ -124,6 +124,20 @@ def test_each_operator_is_rounded(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_operators_that_select_and_compute_are_rounded(dtype: str) -> None:
+    """The products are rounded before the difference from ``x / 4`` is taken; whole numbers need no rounding."""
+    text = (
+        "(T[50] x) => (T[50] y, T[50] z, T[50] w) {q = Constant<value_float=0.25>() f = CastLike(q, x) d = Mul(x, f) "
+        "a = LeakyRelu<alpha=0.26>(x) y = Sub(a, d) b = PRelu(x, s) z = Sub(b, d) c = Floor(x) w = Sub(c, d)} s[50]"
+    )
+    model = load(parsed(text, dtype))
+    feeds = {"x": (3.0 * np.random.default_rng(2).standard_normal(50)).astype(TYPES[dtype])}
+    wanted = Executor(model).run(feeds)
+    for key, array in CModel(model, numerics="exact").run(feeds).items():
+        np.testing.assert_array_equal(array, np.asarray(wanted[key]), key)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_what_is_not_finite(dtype: str) -> None:
     text = "(T[64] x) => (T[64] y, T[64] z, T[64] w) {y = Mul(x, x) z = Sub(x, x) w = Relu(x)}"
     model = load(parsed(text, dtype))

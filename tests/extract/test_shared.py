@@ -183,6 +183,63 @@ def test_the_bound_of_a_context_is_one(seed: int, detour: bool, tiny: list[bool]
     assert search.cost - search.bound <= 3e-6 + 1e-6 * best
 
 
+def joined_chain(layers: int, *, seed: int, alone: bool) -> Problem:
+    """Layers on the host that read results of an accelerator, which reads a mask that it can compute as well.
+
+    Args:
+        layers: Number of layers.
+        seed: Of the costs.
+        alone: Whether the accelerator reads nothing but the mask, so that one region can have results of all layers;
+            otherwise it has two regions in each layer, unless the mask joins them.
+    """
+    rng = random.Random(seed)
+    build = Builder(2)
+    x, ids, mask = build.value(3e3), build.value(1e3), build.value(1e3)
+    build.add(x, (), 0.0, own=True)
+    build.add(ids, (), 0.0, own=True)
+    build.add(mask, (ids,), 1e-6, 1e-6 + rng.choice((0.0, 2e-6, 4e-6, 9e-6)), own=True)
+    for _ in range(layers):
+        scale = rng.choice((8e-6, 1.2e-5, 3e-5))
+        one, two, end = build.value(2e3), build.value(2e3), build.value(3e3)
+        if alone:
+            build.add(one, (mask,), scale, scale * 0.1, own=True)
+            build.add(two, (x,), scale, own=True)
+        else:
+            before = build.value(2e3)
+            build.add(before, (x,), 1e-6, own=True)
+            for result in (one, two):
+                build.add(result, (mask, before), scale, scale * 0.1, own=True)
+        build.add(end, (one, two, x), 1e-6, own=True)
+        x = end
+    return build.problem((x,), 1e9, 2e-7, 3e-6)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_launch_that_layers_share_is_counted_once(seed: int, alone: bool, tiny: list[bool]) -> None:
+    problem = joined_chain(2, seed=seed, alone=alone)
+    search = SharedSearch(problem, shared.Effort(30.0), 1e-6, 0, joining=True)
+    assert search.run()
+    best = optimum(problem)
+    assert search.bound <= best * (1 + 1e-9)
+    if alone:
+        assert best * (1 - 1e-6) <= search.bound, "by what computes the mask, each case is closed"
+    found = solve(problem)
+    check(problem, found.choices)
+    assert found.cost == pytest.approx(best, rel=1e-7)
+    assert best * (1 - 1e-6) <= found.bound <= best * (1 + 1e-9)
+
+
+def test_layers_with_a_mask_of_an_accelerator_are_parts(tiny: list[bool]) -> None:
+    problem = joined_chain(4, seed=0, alone=False)
+    found = find_context(problem, Dominators(problem))
+    assert found is not None and len(found.joining) == 1
+    rest, _, _ = rest_problem(problem, found, next(found.states()), {})
+    *layers, _ = parts.split(rest, Dominators(rest))
+    (mask,) = set.intersection(*(set(part.classes) for part in layers))
+    assert len(layers) == 4 and set(rest.cost[rest.node_class == mask].ravel()) == {0.0}, "each layer has a copy"
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_a_sum_that_is_computed_once_more_changes_no_optimum(block: int, tiny: list[bool]) -> None:
     """The relaxed problem bounds the cost, and its best program is one of the problem."""
@@ -203,6 +260,22 @@ def test_a_sum_that_is_computed_once_more_changes_no_optimum(block: int, tiny: l
         assert found.cost == pytest.approx(best, rel=1e-7)
         assert best * (1 - 1e-6) <= found.bound <= found.cost
     assert applied >= ran >= 4
+
+
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_only_a_sum_that_is_needed_anyway_is_computed_once_more(is_needed: bool) -> None:
+    """Otherwise what the e-node reads may tie it to a region, and what reads the sum may be computed without it."""
+    build = Builder(2)
+    x, a, b, total, c, out = (build.value(1e3) for _ in range(6))
+    build.add(x, (), 0.0)
+    build.add(a, (x,), 1e-6, 1e-6)
+    build.add(b, (x,), 1e-6, 1e-6)
+    build.add(total, (a, b), 1e-6, 1e-6)
+    build.add(c, (total,) if is_needed else (x,), 1e-6)
+    build.add(out, (c, total), 1e-6, 1e-6)
+    build.add(out, (a, b, c), INF, 1e-6)
+    problem = build.problem((out,), 1e9, 2e-7, 3e-6)
+    assert recomputed(problem, Dominators(problem)) == ({6: (c,)} if is_needed else {})
 
 
 def test_deep_networks_with_sums_that_are_computed_once_more_are_proven() -> None:
