@@ -340,7 +340,8 @@ def _check(found: Ensemble) -> None:
     if found.targets < 1:
         raise ValueError(f"n_targets is {found.targets}")
     if found.target.size and not 0 <= found.target.min() <= found.target.max() < found.targets:
-        raise ValueError(f"a leaf has target {found.target.max()}, and there are {found.targets} targets")
+        outside = found.target[(found.target < 0) | (found.target >= found.targets)]
+        raise ValueError(f"a leaf has target {outside[0]}, and targets are counted from 0 to {found.targets - 1}")
     if found.feature.size and found.feature.min() < 0:
         raise ValueError(f"nodes_featureids has {found.feature.min()}")
     # Nodes are taken away once all nodes that lead to them are: what cannot be taken is on a cycle, or never reached.

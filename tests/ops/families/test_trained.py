@@ -125,7 +125,7 @@ def _stump(**changed: Any) -> Trained:
         ({"nodes_falsenodeids": [0, 0, 0]}, "a node leads back to itself"),
         ({"nodes_nodeids": [0, 1, 1]}, "two nodes have the same number in the same tree"),
         ({"nodes_featureids": [2, 0, 0]}, "X has 2 features, and the trees compare feature 2"),
-        ({"target_ids": [0, 1]}, "a leaf has target 1, and there are 1 targets"),
+        ({"target_ids": [0, 1]}, "a leaf has target 1, and targets are counted from 0 to 0"),
         ({"target_nodeids": [1, 5]}, "target_nodeids names node 5 of tree 0, which does not exist"),
         ({"base_values": [1.0, 2.0]}, "base_values has 2 elements, not 1"),
         ({"target_ids": [0]}, "target_treeids has 2 elements, not 1"),
