@@ -15,6 +15,7 @@ import cffi
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.codegen.emitted import Emitted
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
@@ -90,9 +91,13 @@ class Binding:
 
         Raises:
             ExecutionError: The caller's are unfit.
+            LimitError: There is not as much memory.
         """
         if not out:
-            return [np.empty(shape, dtype) for shape, dtype in zip(shapes.outputs, self._made, strict=True)]
+            try:
+                return [np.empty(shape, dtype) for shape, dtype in zip(shapes.outputs, self._made, strict=True)]
+            except MemoryError as error:
+                raise bounds.out_of_memory("results") from error
         for name in out:
             if name not in self.outputs:
                 raise ExecutionError(

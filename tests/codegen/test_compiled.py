@@ -16,7 +16,7 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.errors import CodegenError, ExecutionError
+from eqsat.errors import CodegenError, ExecutionError, LimitError
 from eqsat.execute.executor import Executor
 from eqsat.schema.types import TensorType
 
@@ -55,6 +55,12 @@ def test_results_have_the_form_of_the_arguments(two: eqsat.CompiledModel, n: int
 def test_a_single_result_is_an_array() -> None:
     with eqsat.compile(RELU) as relu:
         np.testing.assert_array_equal(relu(np.array([-1, 2, -3, 4], np.float32)), [0, 2, 0, 4])
+
+
+def test_results_that_fit_into_no_memory() -> None:
+    compiled = eqsat.compile(eqsat.graph(op.Expand(eqsat.input("x", (1,)), np.array([2**46]))))
+    with pytest.raises(LimitError, match="results: the memory of this process does not suffice"):
+        compiled(floats(1))
 
 
 def test_facts(two: eqsat.CompiledModel) -> None:
