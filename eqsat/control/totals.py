@@ -88,6 +88,7 @@ def verification_with_bodies(seen: Verification, inner: Sequence[Inner]) -> Veri
                 pieces=seen.pieces + own.pieces,
                 executed=seen.executed + own.executed,
                 max_piece_error=max(seen.max_piece_error, own.max_piece_error),
+                notes=(*seen.notes, *(f"in the {one.site}: {note}" for note in own.notes)),
                 skipped=(*seen.skipped, *(f"in the {one.site}: {reason}" for reason in own.skipped)),
             )
     return seen

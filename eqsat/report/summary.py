@@ -227,6 +227,8 @@ class Verification:
         result_by: Those that executed the result.
         tolerance: How much two elements may differ.
         max_piece_error: Largest difference in a piece, relative to the largest magnitude of its tensor.
+        notes: Why outputs differ although every piece agrees: an operator that the two implementations compute
+            differently, or rounding.
         skipped: What was not done, and why.
     """
 
@@ -243,6 +245,7 @@ class Verification:
     result_by: tuple[str, ...] = ()
     tolerance: str = ""
     max_piece_error: float = 0.0
+    notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
 

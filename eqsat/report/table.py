@@ -237,6 +237,7 @@ def verification_lines(seen: Verification) -> list[str]:
         f"max abs error {units.error(seen.max_abs_error)}, max rel error {units.error(seen.max_rel_error)}"
         + (f"; the input executed by {' and '.join(seen.input_by)}" if seen.input_by else "")
     ]
+    lines += [f"          note: {note}" for note in seen.notes]
     if seen.skipped:
         lines.append(f"          not verified: {'; '.join(seen.skipped)}")
     return lines

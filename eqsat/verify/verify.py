@@ -29,6 +29,7 @@ from eqsat.verify.blame import error_of
 from eqsat.verify.constants import wrong_constant
 from eqsat.verify.culprits import Fails, culprits, model_of
 from eqsat.verify.examine import Examiner, Tolerance
+from eqsat.verify.implementations import unlike_operator
 from eqsat.verify.judge import Difference
 from eqsat.verify.leaves import obstacle
 from eqsat.verify.oracle import Failed, Oracle, Value
@@ -89,6 +90,7 @@ class Verifier:
     guard: LastGuard = field(default_factory=LastGuard)
     _done: list[str] = field(default_factory=list)
     _skipped: dict[str, int] = field(default_factory=dict)
+    _notes: list[str] = field(default_factory=list)
     _equal: tuple[str, str] | None = None
 
     def run(self) -> Verification:
@@ -126,6 +128,7 @@ class Verifier:
             result_by=("eqsat",),
             tolerance=_tolerance(strict, self.model),
             max_piece_error=self.examiner.worst,
+            notes=tuple(dict.fromkeys(self._notes)),
             skipped=tuple(f"{reason} ({count})" if count > 1 else reason for reason, count in self._skipped.items()),
         )
 
@@ -247,6 +250,10 @@ class Verifier:
         if not complete and not is_explained(programs, arrays, right, "real"):
             worst = next(d for d in found if not d.agrees)
             raise error_of(programs, None, None, self.applied, IN_NETWORK, output=worst)
+        self._notes.append(
+            unlike_operator(programs, arrays, self.oracle)
+            or f"outputs differ{_at(sizes)} by the rounding that adds up in the network; every rewritten piece agrees"
+        )
         return found
 
     def _runs(self, arrays: Mapping[str, Value]) -> bool:

@@ -110,7 +110,7 @@ def test_names_of_rows_are_those_documented() -> None:
         "MemoryMap": ["target", "of", "arena", "peak", "peak_at", "steps", "sizes", "unknown", "tensors"],
         "Verification": [
             *("agrees", "outputs", "max_abs_error", "max_rel_error", "seed", "done", "samples", "pieces", "executed"),
-            *("input_by", "result_by", "tolerance", "max_piece_error", "skipped"),
+            *("input_by", "result_by", "tolerance", "max_piece_error", "notes", "skipped"),
         ],
     }
 

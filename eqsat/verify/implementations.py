@@ -1,0 +1,91 @@
+"""Finds the operator of the input that two implementations compute differently.
+
+The outputs of a network may differ although every rewritten piece is right: then rounding has added up, or one of the
+implementations computes an operator in its own way. The user is told which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from eqsat.schema.types import Attrs, OpKey
+from eqsat.verify import judge
+from eqsat.verify.oracle import Failed, Oracle, Value, own
+from eqsat.verify.programs import Programs
+from eqsat.verify.sides import Noise
+from eqsat.verify.whole import run_input
+
+_DELTA = 1e-6
+"""Relative change of the operands that may explain a difference."""
+
+
+def unlike_operator(programs: Programs, arrays: Mapping[str, Value], oracle: Oracle) -> str:
+    """The first operator whose results differ by more than rounding on the same operands, and how; empty if none does.
+
+    Args:
+        arrays: Inputs of the network, by name.
+        oracle: Executes the network; its result is compared with eqsat's.
+    """
+    both = _Both(programs, oracle)
+    try:
+        run_input(programs, arrays, both)
+    except Failed:
+        return both.found
+    return both.found
+
+
+class _Both:
+    """Evaluates operators in the order of the input, by two implementations until these differ."""
+
+    def __init__(self, programs: Programs, oracle: Oracle) -> None:
+        self.found = ""
+        self._programs = programs
+        self._oracle = oracle
+        self._evaluated = (i for i in range(len(programs.nodes)) if not programs.follows_from_type(i))
+
+    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+        node = self._programs.nodes[next(self._evaluated)]
+        before = dict(self._oracle.used)
+        results = self._oracle(op, attrs, inputs, outputs)
+        if self.found:
+            return results
+        try:
+            mine = own(op, attrs, inputs, outputs)
+        except Failed:
+            return results
+        for at, (k, left, right) in enumerate(zip(node.results, results, mine, strict=False)):
+            difference = _difference(op, attrs, inputs, outputs, at, left, right)
+            if difference is not None:
+                by = [name for name, count in self._oracle.used.items() if count > before.get(name, 0)]
+                self.found = f"{' and '.join(by)} and eqsat compute {op} {self._programs.name(k)!r} differently: {difference}"
+                break
+        return results
+
+
+def _difference(
+    op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int, at: int, left: Value, right: Value
+) -> str | None:
+    """How a result differs from another by more than rounding, its own or that of the operands; None if it does not."""
+    if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+        return None
+    mask = judge.beyond(left, right, strict=False, lsb=1)
+    if not mask.any():
+        return None
+
+    def perturbed(delta: float, seed: int) -> Value:
+        noise = Noise(delta, seed, rounds=True)
+        try:
+            return own(op, attrs, [noise.on(x) for x in inputs], outputs)[at]
+        except Failed:
+            return None
+
+    mask = judge.without_ill_conditioned(mask, right, left, _DELTA, perturbed)
+    if not mask.any():
+        return None
+    worst = judge.difference(mask, left, right)
+    return (
+        f"{worst.left} and {worst.right} at [{', '.join(map(str, worst.index))}]; "
+        f"{worst.differing:,} of {worst.elements:,} elements differ"
+    )
