@@ -59,7 +59,8 @@ class _Both:
             difference = _difference(op, attrs, inputs, outputs, at, left, right)
             if difference is not None:
                 by = [name for name, count in self._oracle.used.items() if count > before.get(name, 0)]
-                self.found = f"{' and '.join(by)} and eqsat compute {op} {self._programs.name(k)!r} differently: {difference}"
+                who, name = " and ".join((*by, "eqsat")), self._programs.name(k)
+                self.found = f"{who} compute {op} {name!r} differently: {difference}"
                 break
         return results
 
