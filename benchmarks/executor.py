@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.models import LIGHT, light
 from benchmarks.output import write_json
 from benchmarks.peer import session
-from benchmarks.timing import Run, in_turn
+from benchmarks.timing import Run, times_in_turn
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 
@@ -61,7 +61,7 @@ def reference_run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Run:
 
 def seconds(runs: Mapping[str, Run], repeat: int) -> dict[str, float]:
     """Median seconds of each, run in turn after a round that does not count."""
-    samples = in_turn(list(runs.values()), repeat, clock=time.perf_counter)
+    samples = [times.wall for times in times_in_turn(list(runs.values()), repeat)]
     return {name: statistics.median(taken) for name, taken in zip(runs, samples, strict=True)}
 
 

@@ -6,40 +6,62 @@ import gc
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 Run = Callable[[], object]
 
 
-def in_turn(
-    runs: Sequence[Run], repeat: int, *, least: float = 0.0, clock: Callable[[], float] = time.process_time
-) -> list[list[float]]:
-    """Seconds of each run, ``repeat`` samples of each, after rounds that do not count.
+@dataclass
+class Times:
+    """Seconds of each sample of a run.
+
+    Attributes:
+        cpu: Of the process, all its threads together.
+        wall: By the clock on the wall.
+    """
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+
+def in_turn(runs: Sequence[Run], repeat: int, *, least: float = 0.0) -> list[list[float]]:
+    """CPU seconds of each run, ``repeat`` samples of each; see :func:`times_in_turn`."""
+    return [times.cpu for times in times_in_turn(runs, repeat, least=least)]
+
+
+def times_in_turn(runs: Sequence[Run], repeat: int, *, least: float = 0.0, pause: float = 0.0) -> list[Times]:
+    """Times of each run, ``repeat`` samples of each, after runs that do not count.
 
     Args:
         runs: What is measured.
         repeat: Samples of each.
         least: Seconds that a sample takes at least, as the mean of as many calls as that needs: clocks are coarse.
-        clock: Seconds; CPU time of the process by default.
+        pause: Seconds before each sample, and a run that does not count: the threads of a library may go on spinning
+            for a while.
     """
-    calls = [_calls(run, least, clock) for run in runs]
-    samples: list[list[float]] = [[] for _ in runs]
+    calls = [_calls(run, least) for run in runs]
+    samples = [Times() for _ in runs]
     gc.disable()  # else a collection would meet whoever happens to allocate the object that starts it
     try:
         for _ in range(repeat):
             for run, count, found in zip(runs, calls, samples, strict=True):
-                start = clock()
+                if pause:
+                    time.sleep(pause)
+                    run()
+                cpu, wall = time.process_time(), time.perf_counter()
                 for _ in range(count):
                     run()
-                found.append((clock() - start) / count)
+                found.wall.append((time.perf_counter() - wall) / count)
+                found.cpu.append((time.process_time() - cpu) / count)
     finally:
         gc.enable()
     return samples
 
 
-def _calls(run: Run, least: float, clock: Callable[[], float]) -> int:
+def _calls(run: Run, least: float) -> int:
     run()
     if not least:
         return 1
-    start = clock()
+    start = time.perf_counter()
     run()
-    return max(1, math.ceil(least / max(clock() - start, 1e-7)))
+    return max(1, math.ceil(least / max(time.perf_counter() - start, 1e-7)))
