@@ -65,7 +65,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         other = f"SPLAT@({'-' if largest else ''}INFINITY)"
         if step == 1:
             return f"load_part_or@({at}, {live}, {other})"
-        return f"lanes_or@(load_strided@({at}, {step}, {live}), {live}, {other})"
+        return f"lanes_or@({load(at, step, live, isa)}, {live}, {other})"
 
     text = render(
         "vectors/arg_reductions.c.jinja",

@@ -164,11 +164,12 @@ class _Writer:
 
     def _padded(self, at: str, step: int, live: int) -> str:
         """Elements; unused lanes do not change the result."""
-        if live == self.isa.lanes() or self.how.start == "0.0f":
+        # A load leaves zeros in unused lanes, except that it repeats the one element of an axis that is stretched.
+        if live == self.isa.lanes() or (self.how.start == "0.0f" and step):
             return load(at, step, live, self.isa)
         if step == 1:
             return f"load_part_or@({at}, {live}, SPLAT@({self.how.start}))"
-        return f"lanes_or@(load_strided@({at}, {step}, {live}), {live}, SPLAT@({self.how.start}))"
+        return f"lanes_or@({load(at, step, live, self.isa)}, {live}, SPLAT@({self.how.start}))"
 
     def _along_kept(self) -> dict[str, object]:
         """Elements of the result that lie side by side in the input."""
