@@ -41,7 +41,7 @@ from eqsat.codegen.predict import predict
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 Row = dict[str, Any]
 

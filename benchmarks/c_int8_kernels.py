@@ -29,12 +29,12 @@ import onnxruntime
 from benchmarks.output import write_json
 from benchmarks.peer import session
 from benchmarks.timing import in_turn
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.compiler import FLAGS, find_compiler, native_isas
 from eqsat.codegen.isa import Isa, find
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View
 from eqsat.codegen.kernels import find as find_family
-from eqsat.codegen.kernels.bytes.vectors import finish
+from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.schema.types import OpKey
 
 MS = "com.microsoft"
@@ -146,10 +146,10 @@ class Library:
         for letter, views in (("x", task.inputs), ("y", task.outputs)):
             for i, v in enumerate(views):
                 if isinstance(v, View):
-                    parameters.append((("const " if letter == "x" else "") + dtypes.storage(v.dtype), f"{letter}{i}"))
+                    parameters.append((("const " if letter == "x" else "") + c_types.storage(v.dtype), f"{letter}{i}"))
                     arrays.append(self._memory(v, rng))
         for i, constant in enumerate(kernel.constants):
-            parameters.append(("const " + dtypes.c_type(dtypes.as_stored(constant)), f"w{i}"))
+            parameters.append(("const " + c_types.c_type(c_types.as_stored(constant)), f"w{i}"))
             arrays.append((self._constant(constant, rng), 0))
         if kernel.scratch:
             parameters.append(("void", "scratch"))
@@ -163,7 +163,7 @@ class Library:
     def _memory(view: View, rng: np.random.Generator) -> tuple[np.ndarray, int]:
         extent = [n + sum(view.around(a)) for a, n in enumerate(view.shape)]
         offset = sum(view.around(a)[0] * s for a, s in enumerate(view.strides))
-        return aligned(math.prod(extent) * dtypes.size(view.dtype) + SLACK, rng), offset * dtypes.size(view.dtype)
+        return aligned(math.prod(extent) * c_types.size(view.dtype) + SLACK, rng), offset * c_types.size(view.dtype)
 
     @staticmethod
     def _constant(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -35,10 +35,10 @@ from benchmarks.peer import session
 from benchmarks.timing import in_turn
 from eqsat.codegen import isa as instruction_sets
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View, Want
 from eqsat.codegen.kernels import find
 from eqsat.codegen.kernels.vectors.winograd import ASKED, pays
-from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
 _INCLUDES = "".join(f"#include <{name}.h>\n" for name in ("math", "stddef", "stdint", "string"))

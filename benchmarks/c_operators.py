@@ -43,7 +43,7 @@ from eqsat.codegen.predict import predict
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.rules.ast import Target
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 LEAST_SECONDS = 1e-3
 """Of a sample."""

@@ -36,7 +36,7 @@ from eqsat.errors import EqsatError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.rules.ast import Target
 from eqsat.search import Search
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 LEAST_RUNS, MOST_RUNS = 9, 300
 

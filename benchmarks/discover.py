@@ -23,10 +23,10 @@ import onnx_ir as ir
 
 from benchmarks.output import write_json
 from eqsat.cli.tables import print_table
-from eqsat.discover.implied import not_implied
+from eqsat.discover.elementwise_terms import Enumeration, Pair, Term
+from eqsat.discover.find_rules import require_enumerable
+from eqsat.discover.implied_pairs import not_implied
 from eqsat.discover.of_terms import rules_of_terms
-from eqsat.discover.rules import require_enumerable
-from eqsat.discover.terms import Enumeration, Pair, Term
 from eqsat.errors import RuleError
 from eqsat.proofs import conditions
 from eqsat.rules.ast import Build, Match, Member, Name, Number, Rule

@@ -28,8 +28,8 @@ from benchmarks.cases import CASES, Case, case
 from benchmarks.output import write_json
 from eqsat.errors import EqsatError
 from eqsat.model.load import load
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 
 GOLDEN = Path(__file__).with_name("golden_costs.json")
 TOLERANCE = 1e-9

@@ -23,8 +23,8 @@ from benchmarks.baseline import FLOWS, partition
 from benchmarks.graphs import residual_chain
 from benchmarks.output import write_json
 from eqsat.model.load import load
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 
 BLOCKS = (4, 20, 50, 100, 200)
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from eqsat import units
-from eqsat.extract.cost import program_cost
 from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.program_cost import program_cost
 from eqsat.report.summary import Summary
 from eqsat.report.svg import to_svg
 from eqsat.result import Result

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from eqsat.backends import Backend
     from eqsat.check.checked import check_rules
     from eqsat.codegen.compiled import CompiledModel
-    from eqsat.discover.rules import discover_rules
+    from eqsat.discover.find_rules import discover_rules
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
     from eqsat.proofs.proved import prove_rules
     from eqsat.quantization.result import QuantizationResult
     from eqsat.reasons import explain_placement, explain_rule
-    from eqsat.rules.operators import declarations, operator
+    from eqsat.rules.user_operators import declarations, operator
     from eqsat.schema.types import TensorType
 
 __all__ = [
@@ -67,8 +67,8 @@ _HOME = {
     "check_rules": "eqsat.check.checked",
     "compare": "eqsat.api",
     "compile": "eqsat.api",
-    "declarations": "eqsat.rules.operators",
-    "discover_rules": "eqsat.discover.rules",
+    "declarations": "eqsat.rules.user_operators",
+    "discover_rules": "eqsat.discover.find_rules",
     "errors": "eqsat.errors",
     "explain_placement": "eqsat.reasons",
     "explain_rule": "eqsat.reasons",
@@ -76,7 +76,7 @@ _HOME = {
     "input": "eqsat.model.builder",
     "load": "eqsat.api",
     "op": "eqsat.model.builder",
-    "operator": "eqsat.rules.operators",
+    "operator": "eqsat.rules.user_operators",
     "optimize": "eqsat.api",
     "prove_rules": "eqsat.proofs.proved",
     "prove": "eqsat.api",

@@ -16,15 +16,15 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.given_sizes import Bound, Size
 from eqsat.model.save import save
-from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.written_definitions import with_definitions
 from eqsat.optimization import optimized
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.progress import Shown, received, shows_progress
 from eqsat.result import Result
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.operators import Declaration
-from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
+from eqsat.rules.user_operators import Declaration
+from eqsat.rules.user_operators import declarations as declaring
 from eqsat.stages.options import Objective, SearchOptions
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from eqsat.backends.coverage import Coverage
-    from eqsat.backends.registry import Given
+    from eqsat.backends.find_backends import Given
     from eqsat.codegen.means import Means
-    from eqsat.quantization.data import DataSource
-    from eqsat.quantization.limits import Budget
+    from eqsat.quantization.calibration_data import DataSource
     from eqsat.quantization.methods import AnyMethod
+    from eqsat.quantization.noise_limits import Budget
     from eqsat.quantization.options import Activation, Conversions
     from eqsat.quantization.result import QuantizationResult
 
@@ -216,7 +216,7 @@ def quantize(
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        calibration: Samples of the inputs; see :class:`~eqsat.quantization.data.CalibrationData`.
+        calibration: Samples of the inputs; see :class:`~eqsat.quantization.calibration_data.CalibrationData`.
         targets: Accelerators by name or target file.
         host: As for :func:`eqsat.optimize`.
         budget: The lowest acceptable signal-to-quantization-noise ratio, such as ``"30dB"`` or 30, for all float
@@ -433,7 +433,7 @@ def prove(
         RuleError: A rule file is wrong, or executing a rule shows that it is.
         LimitError: A model takes more memory or work than it may.
     """
-    from eqsat.equivalence.run import equivalence
+    from eqsat.equivalence.compare_models import equivalence
 
     options = SearchOptions(
         rules=rules,

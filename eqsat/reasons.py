@@ -11,7 +11,7 @@ from typing import Any
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.egraph.encode import constant_values
-from eqsat.egraph.judge import Judge
+from eqsat.egraph.judge_match import Judge
 from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, Place, Why, roots_of
 from eqsat.extract.problem import Solution
@@ -23,17 +23,17 @@ from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
 from eqsat.rules.listing import short_place
-from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.rules.user_operators import Declaration
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
-from eqsat.schema.functions import declared
 from eqsat.schema.opset import did_you_mean, name_hint
 from eqsat.search import Search
 from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import extract
 from eqsat.stages.options import SearchOptions
-from eqsat.targets.registry import list_targets, load_targets
+from eqsat.targets.find_targets import list_targets, load_targets
 
 PLACES = 3
 """Places that are listed by default."""

@@ -19,14 +19,14 @@ from eqsat.partition.plan import Plan
 from eqsat.report.measured import with_times
 from eqsat.report.summary import RegionRow, Summary
 from eqsat.report.write import write
+from eqsat.schema.declared_operators import Operator, declared
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.functions import Operator, declared
 
 if TYPE_CHECKING:
     import numpy as np
 
     from eqsat.backends.coverage import Coverage
-    from eqsat.backends.registry import Given
+    from eqsat.backends.find_backends import Given
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.means import Means, Runs

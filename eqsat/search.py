@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.control.as_it_stands import as_it_stands, left_unchanged
 from eqsat.control.before import cost_before
-from eqsat.control.compare import require_equal
+from eqsat.control.compare_rewrites import require_equal
 from eqsat.control.flow import search_flow
 from eqsat.control.nested import Found, Nested, bodies_of
 from eqsat.control.origins import add_origins
@@ -37,7 +37,7 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.newest import Newest
-from eqsat.extract.runtime import Runtime
+from eqsat.extract.runtime_operators import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect
@@ -45,8 +45,8 @@ from eqsat.report.summary import Totals
 from eqsat.result import Result
 from eqsat.rules.ast import Target
 from eqsat.schema.chosen_sizes import where_costed
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
-from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
@@ -236,7 +236,7 @@ class Search:
         Args:
             samples: On how many random inputs.
         """
-        from eqsat.audit.run import audit
+        from eqsat.audit.audit_nodes import audit
 
         if self.untouched:
             return AuditReport(0, 0, 0, {self.untouched: len(self.model.graph)}, ())

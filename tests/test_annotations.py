@@ -22,14 +22,14 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.expression import Tensor
 from eqsat.model.load import load
-from eqsat.model.write.functions import with_definitions
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.model.write.written_definitions import with_definitions
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.place import places_annotations
 from eqsat.rules.ast import Alternatives, Match, Pattern, Rule
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
 from eqsat.search import Search
-from eqsat.targets.registry import list_targets, load_targets
+from eqsat.targets.find_targets import list_targets, load_targets
 from tests.fuzz.check import compare, ort_outputs
 from tests.fuzz.generator import generate
 from tests.fuzz.worlds import values_of

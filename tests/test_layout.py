@@ -58,9 +58,7 @@ ROOMS = (
 LONGEST = 450
 
 FILES = sorted(PACKAGE.rglob("*.py"))
-OF_THE_WHOLE = (
-    "benchmarks", "broken", "conformance", "data", "fuzz", "hostile", "quantized", "rule_instances", "seeds"
-)  # fmt: skip
+OF_THE_WHOLE = ("benchmarks", "broken", "conformance", "data", "fuzz", "hostile", "quantized", "seeds")
 """Folders of tests that are about no single room."""
 
 

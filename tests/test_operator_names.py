@@ -27,7 +27,7 @@ ABOUT_OPERATORS = {
     # Shapes that operators compute: sizes are followed through them, element by element.
     "model/inference/shape_values.py", "model/inference/size_elements.py", "model/inference/sized_shapes.py",
     # Programs of loops, as exporters write them.
-    "control/recurrent/cells.py", "control/recurrent/operators.py", "control/recurrent/rewrite.py",
+    "control/recurrent/cells.py", "control/recurrent/cells_as_operators.py", "control/recurrent/rewrite.py",
     "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py",
     # Operators that keep, widen or forget bounds.
     "egraph/magnitudes.py",

@@ -20,7 +20,7 @@ from benchmarks.baseline.partition import Partition
 from benchmarks.baseline.relax_import import as_relax
 from benchmarks.baseline.relay_import import as_relay
 from benchmarks.baseline.tables import tables
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 Flow = Literal["relay", "relax"]
 

@@ -1,7 +1,7 @@
 """What a partitioned program costs under eqsat's cost model: kernels, copies through the host, starts of regions.
 
-The same prices as :mod:`eqsat.extract.cost` charges: a value is copied once into each memory that reads it, constants
-lie everywhere beforehand, each region of an accelerator is started once. Only the cut into regions is the
+The same prices as :mod:`eqsat.extract.program_cost` charges: a value is copied once into each memory that reads it,
+constants lie everywhere beforehand, each region of an accelerator is started once. Only the cut into regions is the
 partitioner's own; where Relay joins pieces by nothing but the tuple of their results, each piece is started, because a
 region of eqsat's is connected.
 """
@@ -19,8 +19,8 @@ from eqsat.errors import OptimizationError
 from eqsat.extract.graph import DisjointSets
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
-from eqsat.targets.cost import CostModel
-from eqsat.targets.sizes import size_in_bytes, static
+from eqsat.targets.kernel_cost import CostModel
+from eqsat.targets.tensor_bytes import size_in_bytes, static
 
 _CONSTANT = OpKey("", "Constant")
 

@@ -12,7 +12,7 @@ from eqsat.model.inference.infer import MAX_VALUE
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.ast import Expr as RuleExpr
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 _ABSENT = TensorFacts(None, None, False, False)
 

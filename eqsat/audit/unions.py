@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.encode import node_constructor, operands
 from eqsat.egraph.matched import MatchedNodes, key
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Reader, Snapshot
-from eqsat.egraph.steps import fewest_steps
 from eqsat.egraph.template import Answer
+from eqsat.egraph.union_steps import fewest_steps
 
 FOLDING = "constant folding"
 FIRST_OUTPUT = "first output alone"

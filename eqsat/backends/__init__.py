@@ -6,7 +6,7 @@ A folder in here is a backend that eqsat ships. It offers ``BACKEND``; nothing l
 from eqsat.backends.backend import Backend, Loaded, Primitive
 from eqsat.backends.code import Code, Writer, context_functions
 from eqsat.backends.coverage import Coverage
-from eqsat.backends.values import Kernel, Operator, Region, Run, Tensor
+from eqsat.backends.region import Kernel, Operator, Region, Run, Tensor
 
 __all__ = [
     "Backend", "Code", "Coverage", "Kernel", "Loaded", "Operator", "Primitive", "Region", "Run", "Tensor", "Writer",

@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.backends.backend import Backend, Loaded, Prepared, Primitive
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Kernel, Region, Run
+from eqsat.backends.region import Kernel, Region, Run
 from eqsat.errors import BackendError, EqsatError
 
 

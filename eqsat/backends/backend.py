@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Kernel, Region, Run
+from eqsat.backends.region import Kernel, Region, Run
 from eqsat.errors import BackendError
 from eqsat.schema.size import Undecided
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.backends.values import Operand, Run
+from eqsat.backends.region import Operand, Run
 
 
 @dataclass(frozen=True)

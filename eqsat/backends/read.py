@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.normalize import complete
-from eqsat.partition.emit import COMPOSITE, REGION, TARGET
+from eqsat.partition.onnx_nodes import COMPOSITE, REGION, TARGET
 from eqsat.partition.read_plan import operand_places
 from eqsat.schema.attributes import array_of, op_key, to_attrs
-from eqsat.schema.functions import declared_name, find_declared
+from eqsat.schema.declared_operators import declared_name, find_declared
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, tensor_type
 
 _CONSTANT = OpKey("", "Constant")

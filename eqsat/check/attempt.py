@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check import data
-from eqsat.check.data import Mood
-from eqsat.check.drawing import Drawing
+from eqsat.check import instance_data
+from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
-from eqsat.check.node import PatternNode
+from eqsat.check.instance_data import Mood
+from eqsat.check.pattern_node import PatternNode
 from eqsat.check.wishes import keys_of
 from eqsat.egraph import magnitudes
 from eqsat.egraph.template import literal
@@ -164,12 +164,12 @@ class Attempt:
             values = wishes.contents(name, values, self.env, chance, self.sides)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
-            values = data.array(
+            values = instance_data.array(
                 chance, shape, dtype, fill, mood, self.drawing.pool.mentioned if self.drawing.pointed else None
             )
         found = np.asarray(values, dtype.numpy())
         if name in demands.bounds and dtype.is_floating_point() and chance.happens(0.6):
-            found = data.hiding(chance, found, dtype)
+            found = instance_data.hiding(chance, found, dtype)
         return self._add(name, found, dtype, constant)
 
     def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:
@@ -183,7 +183,7 @@ class Attempt:
         each = shape if self.chance.happens(0.15) else ()
         drawn = [self.drawing.pool.draw(self.chance, dtype) for _ in range(int(np.prod(each)))]
         if dtype.is_integer():
-            low, high = (int(v) for v in data.limits(dtype))
+            low, high = (int(v) for v in instance_data.limits(dtype))
             if any(v != v or not low <= v <= high or v != int(v) for v in drawn):
                 return None
             exact = np.asarray([int(v) for v in drawn], dtype=object)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.arithmetic import OWN, Arithmetic
 from eqsat.check.instance import Instance, application, show
 from eqsat.check.oracle import Oracle, Unsupported, require_defined
+from eqsat.check.precision import OWN, Arithmetic
 from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot

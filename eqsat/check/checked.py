@@ -18,10 +18,10 @@ from eqsat.check.rule import Observed, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
-from eqsat.rules.operators import Declaration
-from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import rules_in, select_rules
-from eqsat.schema.functions import declared
+from eqsat.rules.user_operators import Declaration
+from eqsat.rules.user_operators import declarations as declaring
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.opset import did_you_mean
 
 SAMPLES = 40

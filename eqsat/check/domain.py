@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.check.audit import Claim
-from eqsat.check.data import literals
 from eqsat.check.instance import Instance, application
+from eqsat.check.instance_data import literals
 from eqsat.check.verdict import widened
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait

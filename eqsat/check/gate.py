@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eqsat.check.checked import CheckedRule, Verdict, verdict_of, why_undecided
 from eqsat.check.rule import check_rule
 from eqsat.errors import RuleError, reason
-from eqsat.rules import kept
+from eqsat.rules import rules_cache
 from eqsat.rules.ast import Rule
 from eqsat.rules.listing import short_place
 from eqsat.rules.verdicts import content_of, keep_verdict
@@ -91,7 +91,7 @@ def judge(rule: Rule) -> Judgement:
     if judgement is None:
         judgement = _executed(rule)
         if key is not None:
-            kept.keep_text("checked", key, json.dumps([judgement.verdict, judgement.text]), MOST_KEPT)
+            rules_cache.keep_text("checked", key, json.dumps([judgement.verdict, judgement.text]), MOST_KEPT)
     keep_verdict(rule, "executed" if judgement.verdict == "holds" else judgement.verdict, only_first=True)
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
@@ -123,11 +123,11 @@ def _defines_operator(rule: Rule) -> bool:
 def _key(rule: Rule) -> str | None:
     """The name in the cache; None for rules about operators that are functions of this process."""
     text = content_of(rule)
-    return None if text is None else kept.key_of([("rule", text)], (INSTANCES, ATTEMPTS), rooms=_ROOMS)
+    return None if text is None else rules_cache.key_of([("rule", text)], (INSTANCES, ATTEMPTS), rooms=_ROOMS)
 
 
 def _kept(key: str) -> Judgement | None:
-    text = kept.find_text("checked", key)
+    text = rules_cache.find_text("checked", key)
     if text is None:
         return None
     try:

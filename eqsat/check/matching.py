@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from eqsat.check.attempt import draw
-from eqsat.check.drawing import Drawing
+from eqsat.check.draw_state import Drawing
 from eqsat.errors import reason
 from eqsat.ops.sampling.chance import Chance
 from eqsat.rules.ast import Composite, Rule, Target
@@ -17,7 +17,7 @@ from eqsat.rules.expand import expand
 from eqsat.rules.listing import short_place
 from eqsat.rules.location import is_shipped
 from eqsat.rules.tensor_types import impossible
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 
 ATTEMPTS = 2_000
 """Of each composite."""

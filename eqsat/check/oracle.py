@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import operator
 from eqsat.schema.body import Body
-from eqsat.schema.functions import find_function
+from eqsat.schema.declared_operators import find_function
 from eqsat.schema.types import Attrs, OpKey
 
 Arrays = Sequence[np.ndarray | None]

@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from eqsat.check.arithmetic import Arithmetic
 from eqsat.check.audit import Audit, Claim, Value
+from eqsat.check.precision import Arithmetic
 from eqsat.ops.sampling.chance import Rejected
 
 WORLDS = 6

@@ -12,10 +12,10 @@ import numpy as np
 from eqsat.check import verdict
 from eqsat.check.attempt import draw
 from eqsat.check.audit import Audit, Claim
-from eqsat.check.data import Mood
 from eqsat.check.domain import differing
-from eqsat.check.drawing import Drawing
+from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Instance
+from eqsat.check.instance_data import Mood
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
 from eqsat.check.rounding import Rounding, is_beside_itself
@@ -24,7 +24,7 @@ from eqsat.execute.difference import Difference
 from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.expand import expand
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 
 Observed = tuple[Instance, Mapping[str, np.ndarray], Claim, np.ndarray]
 Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], None]

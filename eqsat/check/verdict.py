@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from eqsat.check.data import is_dyadic, literals
+from eqsat.check.instance_data import is_dyadic, literals
 from eqsat.execute.difference import Difference, compare_values
 from eqsat.rules.ast import Build, Numerics, Rule
 

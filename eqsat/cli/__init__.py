@@ -28,11 +28,11 @@ from eqsat.cli.doctor import doctor
 from eqsat.cli.explain import explain
 from eqsat.cli.help_text import fit_help
 from eqsat.cli.optimize import optimize
-from eqsat.cli.options import debug_option
 from eqsat.cli.prove import prove
 from eqsat.cli.quantize import quantize
 from eqsat.cli.rules import rules
 from eqsat.cli.run import run
+from eqsat.cli.shared_options import debug_option
 from eqsat.cli.targets import targets
 from eqsat.errors import EqsatError, Note
 from eqsat.version import __version__

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import MODEL, debug_option, json_option, quiet_option
+from eqsat.cli.shared_options import MODEL, debug_option, json_option, quiet_option
 
 if TYPE_CHECKING:
-    from eqsat.codegen.calibration.calibrate import Calibration
+    from eqsat.codegen.calibration.measure_host import Calibration
 
 
 @click.command(short_help="Measure this machine.")
@@ -45,12 +45,12 @@ def calibrate(name: str, output: Path | None, on: Path | None, quick: bool, as_j
     eqsat targets calibrate ort --on model.onnx -o my_ort.target
     """
     from eqsat.cli.progress import showing_progress
-    from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
-    from eqsat.codegen.calibration.runtime import calibrate_runtime, is_runtime
+    from eqsat.codegen.calibration.measure_host import QUICK_SECONDS, SECONDS, calibrate
+    from eqsat.codegen.calibration.measure_runtime import calibrate_runtime, is_runtime
     from eqsat.errors import TargetError
     from eqsat.files import replacing
     from eqsat.stages.event import Event
-    from eqsat.targets.registry import load_host
+    from eqsat.targets.find_targets import load_host
 
     host = load_host(name)
     if on is not None and not is_runtime(host):
@@ -89,7 +89,7 @@ def _check_output(path: Path) -> None:
         TargetError: The name or what lies there.
     """
     from eqsat.errors import EqsatError, TargetError
-    from eqsat.targets.registry import SUFFIX, read_target_file
+    from eqsat.targets.find_targets import SUFFIX, read_target_file
 
     if path.suffix != SUFFIX:
         raise TargetError(

@@ -9,7 +9,8 @@ import click
 
 from eqsat.cli.backends import quietly, show_coverage
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
+from eqsat.cli.search_options import numerics_option
+from eqsat.cli.shared_options import (
     MODEL,
     check_backends,
     debug_option,
@@ -24,7 +25,6 @@ from eqsat.cli.options import (
     values_option,
     vendors_option,
 )
-from eqsat.cli.search_options import numerics_option
 from eqsat.cli.streams import FolderPath
 from eqsat.cli.threads import threads_option
 

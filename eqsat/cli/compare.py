@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
+from eqsat.cli.shared_options import (
     MODEL,
     FiniteRange,
     debug_option,

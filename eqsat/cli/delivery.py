@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from eqsat.cli.console import echo
-from eqsat.cli.options import external_data_option, flat_option, opset_option, output_option, stacked
 from eqsat.cli.search_options import host_option, targets_option
+from eqsat.cli.shared_options import external_data_option, flat_option, opset_option, output_option, stacked
 from eqsat.cli.streams import check_output
 from eqsat.cli.summary import measured, print_summary, with_command
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import MODEL, debug_option, dims_option, json_option, quiet_option, seed_option
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.shared_options import MODEL, debug_option, dims_option, json_option, quiet_option, seed_option
 from eqsat.cli.streams import InputPath
 
 _FILES = InputPath()
@@ -65,7 +65,7 @@ def discover(
     eqsat rules discover --ops Relu,Min,Max,Neg
     eqsat rules discover --model model.onnx --size 3 -o found.rules
     """
-    from eqsat.discover.rules import discover_rules
+    from eqsat.discover.find_rules import discover_rules
 
     numbers = _numbers(constants)
     names = [name.strip() for name in (operators or "").split(",") if name.strip()]

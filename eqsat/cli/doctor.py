@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from eqsat.cli.console import UNBOUNDED, echo, echo_json, page_width
-from eqsat.cli.options import debug_option, json_option
+from eqsat.cli.shared_options import debug_option, json_option
 
 NEEDED = ("egglog", "numpy", "onnx", "onnx-ir", "networkx")
 """Packages whose versions decide results or messages."""
@@ -118,12 +118,12 @@ def _compiler() -> Iterator[Finding]:
 
 
 def _backends(command: list[str]) -> Iterator[Finding]:
-    from eqsat.backends import registry
+    from eqsat.backends import find_backends
     from eqsat.errors import EqsatError
 
-    for name in registry.names():
+    for name in find_backends.names():
         try:
-            backend = registry.named(name)
+            backend = find_backends.named(name)
             if backend.emits and not command:
                 yield Finding(f"backend {name}", "", "a C compiler is required")
                 continue

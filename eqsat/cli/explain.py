@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import MODEL, debug_option, json_option
+from eqsat.cli.shared_options import MODEL, debug_option, json_option
 
 
 @click.command(short_help="Show where the nodes of an optimized model come from.")
@@ -30,7 +30,7 @@ def explain(model: Path, node: str | None, every: bool, as_json: bool) -> None:
         raise click.UsageError("--all shows all nodes: give either NODE or --all")
     from eqsat import api
     from eqsat.explain.origin import find
-    from eqsat.explain.saved import read_origins
+    from eqsat.explain.saved_origins import read_origins
     from eqsat.report.as_json import plain
 
     origins = read_origins(api.load(model), str(model))

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from eqsat.cli.delivery import Delivery, delivering, destination_options
-from eqsat.cli.options import (
+from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    limits_options,
+    numerics_option,
+    ops_option,
+    rules_options,
+)
+from eqsat.cli.shared_options import (
     MODEL,
     debug_option,
     declarations_option,
@@ -18,13 +25,6 @@ from eqsat.cli.options import (
     seed_option,
     sizes_option,
     values_option,
-)
-from eqsat.cli.progress import showing_progress
-from eqsat.cli.search_options import (
-    limits_options,
-    numerics_option,
-    ops_option,
-    rules_options,
 )
 
 if TYPE_CHECKING:

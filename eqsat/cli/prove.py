@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
+from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import numerics_option, rules_options
+from eqsat.cli.shared_options import (
     MODEL,
     FiniteRange,
     debug_option,
@@ -20,8 +22,6 @@ from eqsat.cli.options import (
     sizes_option,
     values_option,
 )
-from eqsat.cli.progress import showing_progress
-from eqsat.cli.search_options import numerics_option, rules_options
 from eqsat.errors import EqsatError
 from eqsat.text import name_of
 

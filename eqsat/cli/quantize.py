@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.cli.delivery import Delivery, delivering, destination_options
-from eqsat.cli.options import (
+from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    limits_options,
+    rules_options,
+)
+from eqsat.cli.shared_options import (
     MODEL,
     FiniteRange,
     debug_option,
@@ -18,11 +23,6 @@ from eqsat.cli.options import (
     report_options,
     sizes_option,
     values_option,
-)
-from eqsat.cli.progress import showing_progress
-from eqsat.cli.search_options import (
-    limits_options,
-    rules_options,
 )
 from eqsat.quantization.methods import ANY_METHOD, METHODS
 

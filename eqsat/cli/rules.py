@@ -9,9 +9,9 @@ import click
 
 from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.discover import discover
-from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 from eqsat.cli.rules_why import why
 from eqsat.cli.search_options import targets_option
+from eqsat.cli.shared_options import MODEL, debug_option, declarations_option, json_option, seed_option
 from eqsat.cli.streams import InputPath
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from eqsat.cli.backends import quietly, show_coverage
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
+from eqsat.cli.shared_options import (
     MODEL,
     check_backends,
     debug_option,

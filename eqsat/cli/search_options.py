@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from eqsat.cli.options import (
+from eqsat.cli.shared_options import (
     FiniteRange,
     debug_option,
     declarations_option,

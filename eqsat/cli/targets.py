@@ -10,7 +10,7 @@ import click
 
 from eqsat.cli.calibrate import calibrate
 from eqsat.cli.console import echo, echo_json, fold
-from eqsat.cli.options import debug_option, declarations_option
+from eqsat.cli.shared_options import debug_option, declarations_option
 from eqsat.cli.targets_why import why
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ targets.add_command(why)
 def list_(as_json: bool) -> None:
     """List the shipped targets."""
     from eqsat.cli.tables import print_table
-    from eqsat.targets.registry import list_targets, load_targets
+    from eqsat.targets.find_targets import list_targets, load_targets
 
     found = [next(t for t in load_targets(name) if t.name == name) for name in list_targets()]
     if as_json:
@@ -86,7 +86,7 @@ def check(files: tuple[str, ...]) -> int:
     from eqsat.errors import EqsatError
     from eqsat.rules.claims import strange_claims
     from eqsat.rules.reader import read_mistakes
-    from eqsat.targets.registry import read_target_file, target_path
+    from eqsat.targets.find_targets import read_target_file, target_path
     from eqsat.targets.validate import doubts, problems
 
     wrong = 0
@@ -121,7 +121,7 @@ def _counted(target: Target) -> str:
 
 def _asked(name: str) -> list[Target]:
     """The targets that were asked for, without the host that always comes along."""
-    from eqsat.targets.registry import HOST, load_targets
+    from eqsat.targets.find_targets import HOST, load_targets
 
     found = load_targets(name)
     return [t for t in found if not t.is_host] or [t for t in found if t.name == HOST or t.is_host]

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import MODEL
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import question_options
+from eqsat.cli.shared_options import MODEL
 
 
 @click.command(short_help="Show why operators of a model do not run on a target.")

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from eqsat.codegen.expressions.registry import is_elementwise
+from eqsat.codegen.expressions.expression_table import is_elementwise
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.shape_values import is_sizes
+from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.shapes import type_of
 from eqsat.ops.checks.check import Operands
+from eqsat.ops.equal_axes import Together, alone, broadcasting
 from eqsat.ops.operators import operator
-from eqsat.ops.together import Together, alone, broadcasting
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import Attrs, OpKey
 

@@ -13,16 +13,16 @@ from itertools import zip_longest
 
 import numpy as np
 
-from eqsat.backends import values
+from eqsat.backends import region
 from eqsat.backends.asking import refusals
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Tally
+from eqsat.backends.region import Kernel, Operand, Operator, Region
 from eqsat.backends.runs import alternating, as_a_whole
-from eqsat.backends.values import Kernel, Operand, Operator, Region
 from eqsat.codegen.family_choice import report
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
-from eqsat.codegen.shape_values import is_sizes
+from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.schema.size_questions import any_free
 
 Unavailable = Mapping[str, Mapping[str, str]]
@@ -54,7 +54,7 @@ class _Assignment:
         self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
         self.returned = {tensor for _, tensor in program.outputs}
         self.refused: dict[object, str] = {}
-        self.uses: dict[values.Tensor, int] = {}
+        self.uses: dict[region.Tensor, int] = {}
         for node in program.nodes:
             for tensor in node.reads():
                 self.uses[tensor] = self.uses.get(tensor, 0) + 1
@@ -197,7 +197,7 @@ class _Assignment:
             return []
         written = [t for node in nodes for t in node.writes()]
         asked = [t for kernel in kernels for t in _tensors(kernel.operands)]
-        border: tuple[values.Tensor, ...] = ()
+        border: tuple[region.Tensor, ...] = ()
         if backend.whole:
             # Whoever made code of the region's function expects its operands and results.
             asked, border = [*_tensors(region.inputs), *asked], region.outputs

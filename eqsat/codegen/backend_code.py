@@ -12,11 +12,11 @@ import numpy as np
 from eqsat.backends.asking import emitted
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Operand, Run, Tensor
-from eqsat.codegen import dtypes
+from eqsat.backends.region import Operand, Run, Tensor
+from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.memory import Allocation, plan_memory
-from eqsat.codegen.text import render
+from eqsat.codegen.program_templates import render
 from eqsat.codegen.weights import Weights
 from eqsat.errors import BackendError
 from eqsat.schema.size_questions import greatest, symbols
@@ -104,8 +104,8 @@ class Text:
         """C type and name of the parameters of a run's body."""
         run, body = self.served.runs[number], re.sub(r'"(?:[^"\\]|\\.)*"', "", self.served.code.calls[number])
         known = [(f"{self.prefix} *", "context")] if self.served.code.stateful else []
-        known += [(f"const {dtypes.storage(t.dtype)} *", f"x{i}") for i, t in enumerate(run.inputs)]
-        known += [(f"{dtypes.storage(t.dtype)} *", f"y{i}") for i, t in enumerate(run.outputs)]
+        known += [(f"const {c_types.storage(t.dtype)} *", f"x{i}") for i, t in enumerate(run.inputs)]
+        known += [(f"{c_types.storage(t.dtype)} *", f"y{i}") for i, t in enumerate(run.outputs)]
         known += [("unsigned char *", "inner"), ("unsigned char *", "scratch"), ("const unsigned char *", "weights")]
         known += [("ptrdiff_t ", name) for name in _sizes(run)]
         return [(c, n) for c, n in known if re.search(rf"\b{n}\b", body)]
@@ -177,11 +177,13 @@ class _Writer(Writer):
                 place=f"Writer.pointer of {run.region.name}",
                 actual=repr(operand.name),
             )
-        return f"(({dtypes.storage(operand.dtype)} *)(inner + {offsets[operand]}))"
+        return f"(({c_types.storage(operand.dtype)} *)(inner + {offsets[operand]}))"
 
     def c_type(self, operand: Operand) -> str:
         return (
-            dtypes.storage(operand.dtype) if isinstance(operand, Tensor) else dtypes.c_type(dtypes.as_stored(operand))
+            c_types.storage(operand.dtype)
+            if isinstance(operand, Tensor)
+            else c_types.c_type(c_types.as_stored(operand))
         )
 
     def size(self, size: int) -> str:
@@ -200,7 +202,7 @@ class _Writer(Writer):
             for k, kernel in enumerate(run.kernels):
                 for tensor in (*kernel.results, *kernel.unread, *kernel.operands):
                     if isinstance(tensor, Tensor) and tensor not in run.inputs and tensor not in run.outputs:
-                        size = max(greatest(tensor.elements) * dtypes.size(tensor.dtype), 1)
+                        size = max(greatest(tensor.elements) * c_types.size(tensor.dtype), 1)
                         lives[tensor] = Allocation(size, lives[tensor].first if tensor in lives else k, k)
             plan = plan_memory(list(lives.values()), ALIGNMENT)
             self._inner[run] = dict(zip(lives, plan.offsets, strict=True)), plan.size

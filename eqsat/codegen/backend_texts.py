@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.backends.values import Run
+from eqsat.backends.region import Run
 from eqsat.codegen.backend_code import Served, Text
-from eqsat.codegen.control.forms import control_of
-from eqsat.codegen.names import unique
+from eqsat.codegen.c_names import unique
+from eqsat.codegen.control.control_node import control_of
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Group, Program
 from eqsat.codegen.weights import Weights

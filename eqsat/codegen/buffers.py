@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eqsat.backends import values
-from eqsat.codegen import dtypes
+from eqsat.backends import region
+from eqsat.codegen import c_types
 from eqsat.codegen.kernel import Halo, Pad, Shape, View
 from eqsat.codegen.program import Tensor
 from eqsat.schema.dimension import common_divisor
@@ -84,7 +84,7 @@ class Buffer:
     @property
     def bytes(self) -> int:
         """Size without slack; at the greatest sizes of a program that receives sizes."""
-        return greatest(math.prod(self.extent)) * dtypes.size(self.owner.dtype)
+        return greatest(math.prod(self.extent)) * c_types.size(self.owner.dtype)
 
     @property
     def contents(self) -> str:
@@ -123,7 +123,7 @@ class Place:
 
     def view(self, tensor: Tensor) -> View:
         """The view of a tensor here, as the buffer is now."""
-        buffer, size = self.buffer, dtypes.size(tensor.dtype)
+        buffer, size = self.buffer, c_types.size(tensor.dtype)
         arena = buffer.kind == "arena"
         halo: Halo = ()
         if arena and buffer.has_halo and self.strides is None:
@@ -135,7 +135,7 @@ class Place:
             tensor.shape,
             self.current_strides(),
             halo,
-            0 if not halo or buffer.pad is None or isinstance(buffer.pad, values.Tensor) else buffer.pad,
+            0 if not halo or buffer.pad is None or isinstance(buffer.pad, region.Tensor) else buffer.pad,
             common_divisor(self.start() * size, ALIGNMENT) if arena else size,
             SLACK if arena else 0,
         )

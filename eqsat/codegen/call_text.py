@@ -16,10 +16,10 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Kernel, Operand, Region, Run, Tensor
+from eqsat.backends.region import Kernel, Operand, Region, Run, Tensor
 from eqsat.errors import CodegenError
 from eqsat.partition.call_sizes import NO_VALUE, holes, is_size_hole, size_in
-from eqsat.partition.emit import CALL, TRUSTED_CALL
+from eqsat.partition.onnx_nodes import CALL, TRUSTED_CALL
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import is_free, symbols
 from eqsat.text import shown

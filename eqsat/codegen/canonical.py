@@ -2,18 +2,18 @@
 
 An operator that keeps the order of elements becomes a ``Reshape``, which is a matter of layout. One that changes
 nothing disappears. Elementwise operators become steps after an ``Identity``, to which fusion appends further steps; the
-files of kernel families say where others do (:mod:`eqsat.codegen.spelling`).
+files of kernel families say where others do (:mod:`eqsat.codegen.elementwise_spelling`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.expressions import is_elementwise
-from eqsat.codegen.kernels.shared.registry import families
+from eqsat.codegen.kernels.shared.families import families
 from eqsat.codegen.program import RESHAPE, Node, Operand
-from eqsat.codegen.spelling import spell
-from eqsat.model.definition import has_definition
+from eqsat.model.onnx_definitions import has_definition
 from eqsat.schema.types import OpKey
 
 Made = tuple[list[Node], list[Operand | None]]

@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.arguments import require_kind
-from eqsat.codegen.options import Options
+from eqsat.codegen.generation_options import Options
 from eqsat.codegen.profile import Profile, measure
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import ExecutionError
-from eqsat.schema.functions import Operator, declared
+from eqsat.schema.declared_operators import Operator, declared
 from eqsat.schema.types import TensorType
 
 if TYPE_CHECKING:

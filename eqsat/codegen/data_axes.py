@@ -19,7 +19,7 @@ from eqsat.backends.read import plain
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
 from eqsat.codegen.program import Node, Operand, Tensor
-from eqsat.codegen.shape_values import elements, is_sizes
+from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import greatest, is_free

@@ -16,7 +16,7 @@ from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
 from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
 from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.codegen.resized_sizes import resized_type
-from eqsat.codegen.shape_values import elements, is_sizes, result_shape
+from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
 from eqsat.schema.size import Undecided, bounds

@@ -13,29 +13,29 @@ import re
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
-from eqsat.codegen.arguments import interface, sizes_in
+from eqsat.codegen import c_types
 from eqsat.codegen.backend_texts import BackendTexts
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.control.forms import Body, Control, control_of, finds, may_end
-from eqsat.codegen.control.text import ControlText, free_label
+from eqsat.codegen.c_names import unique
+from eqsat.codegen.control.c_text import ControlText, free_label
+from eqsat.codegen.control.control_node import Body, Control, control_of, finds, may_end
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
+from eqsat.codegen.entry_arguments import interface, sizes_in
 from eqsat.codegen.found_text import declarations, readings, reports
-from eqsat.codegen.functions import CFunction, Functions
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Allocation, MemoryPlan, plan_memory
-from eqsat.codegen.names import unique
 from eqsat.codegen.parallel import BLOCK_WITHIN, Parts
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.program_templates import render
+from eqsat.codegen.shared_functions import CFunction, Functions
 from eqsat.codegen.sharing import Share, Sharing
 from eqsat.codegen.spans import Span, pieces, spans
-from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.text import plain
 
 
@@ -358,7 +358,7 @@ class _Emitter:
         names, self.renamed = self.renamed, {}
         for buffer, name in names.items():
             const = "" if buffer in written else "const "
-            parameters.append(f"{const}{dtypes.storage(buffer.owner.dtype)} *{name}")
+            parameters.append(f"{const}{c_types.storage(buffer.owner.dtype)} *{name}")
             arguments.append(self._element(buffer, buffer.owner.dtype, bool(const)))
         for c, name in self.common:
             if any(re.search(rf"\b{name}\b", line) for line in body):
@@ -433,7 +433,7 @@ class _Emitter:
     def _element(self, buffer: Buffer, dtype: ir.DataType, const: bool, start: int = 0) -> str:
         """An element of a buffer, seen from the function that calls the kernels."""
         if buffer.kind == "arena":
-            at = buffer.offset + start * dtypes.size(dtype)
-            return f"({'const ' if const else ''}{dtypes.storage(dtype)} *)(arena + {at})"
+            at = buffer.offset + start * c_types.size(dtype)
+            return f"({'const ' if const else ''}{c_types.storage(dtype)} *)(arena + {at})"
         given = self.inputs[buffer.index] if buffer.kind == "input" else self.outputs[buffer.index]
         return given.c_name if start == 0 else f"{given.c_name} + {start}"

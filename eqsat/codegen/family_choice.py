@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eqsat.codegen.kernel import Family
-from eqsat.codegen.kernels.shared.registry import families, find, undecided
+from eqsat.codegen.kernels.shared.families import families, find, undecided
 from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Program
 from eqsat.codegen.shapes import type_of
-from eqsat.schema.functions import find_reference
+from eqsat.schema.declared_operators import find_reference
 
 
 def decide(node: Node, family: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.codegen.kernels.shared.registry import entry_name, families, operators
+from eqsat.codegen.kernels.shared.families import entry_name, families, operators
 from eqsat.errors import TargetError
 from eqsat.rules.ast import Target
 from eqsat.schema.opset import did_you_mean

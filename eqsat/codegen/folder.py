@@ -11,16 +11,16 @@ from typing import Any, Unpack
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.registry import Given, chosen
-from eqsat.codegen import dtypes
+from eqsat.backends.find_backends import Given, chosen
+from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emitted import Argument, Emitted
-from eqsat.codegen.expressions import conversions
+from eqsat.codegen.expressions import small_floats
 from eqsat.codegen.generate import generate
+from eqsat.codegen.generation_options import Generation
 from eqsat.codegen.isa import ALL, find
-from eqsat.codegen.options import Generation
-from eqsat.codegen.text import render
+from eqsat.codegen.program_templates import render
 from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
@@ -64,7 +64,7 @@ class Stored:
 
     def load(self, element: str) -> str:
         """The element as a number."""
-        kind = dtypes.converted(ir.DataType[self.dtype.upper()])
+        kind = c_types.converted(ir.DataType[self.dtype.upper()])
         return element if kind is None else f"{kind}_to_float({element})"
 
 
@@ -167,7 +167,7 @@ def write_folder(
         "sizes": [known[size.name] for size in emitted.sizes],
         "inputs": stored_inputs,
         "outputs": stored_outputs,
-        "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
+        "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in small_floats.to_float(_dtype(y)))),
     }
     name = emitted.name
     files: dict[str, str | bytes | memoryview] = {
@@ -196,7 +196,7 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
     values = np.asarray(array)
     block.extend(bytes(-len(block) % ALIGNMENT))
     offset = len(block)
-    block.extend(dtypes.as_stored(values).tobytes())
+    block.extend(c_types.as_stored(values).tobytes())
     exact, allowed = True, "0.0"
     if dtype.is_floating_point():
         finite = np.abs(values.astype(np.float64))

@@ -21,9 +21,9 @@ import onnx_ir as ir
 
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Node, Operand, Tensor
-from eqsat.codegen.shape_values import computed, elements
+from eqsat.codegen.shape_arithmetic import computed, elements
 from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, symbols

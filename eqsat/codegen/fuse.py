@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.codegen.dtypes import HALVES
+from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Step
-from eqsat.codegen.kernels.shared.registry import find
+from eqsat.codegen.kernels.shared.families import find
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.codegen.view_operators import is_piece
 from eqsat.schema.types import OpKey

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Coverage
-from eqsat.backends.registry import without_regions
+from eqsat.backends.find_backends import without_regions
 from eqsat.codegen.assign import Unavailable
+from eqsat.codegen.c_names import check_prefix
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.found_sizes import Limits
 from eqsat.codegen.isa import ALL, Isa
-from eqsat.codegen.kernels.shared.registry import Declined, without
-from eqsat.codegen.names import check_prefix
+from eqsat.codegen.kernels.shared.families import Declined, without
 from eqsat.codegen.planned import Choices, choose, plan_program
 from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
@@ -30,7 +30,7 @@ from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.symbol import Symbol
 from eqsat.simplify.passes import simplified
-from eqsat.targets.registry import GENERATED, load_host
+from eqsat.targets.find_targets import GENERATED, load_host
 
 MOST_THREADS = 1024
 
@@ -64,7 +64,7 @@ def generate(
         host: The host whose file lists the kernels and their costs; the shipped ``c`` by default.
         select: Whether extraction chooses families and layouts. Otherwise, and for anything that extraction leaves
             open, the most specialised family is used, and conversions are inserted where it requires another layout.
-        backends: The backends that execute regions, by target; see :func:`eqsat.backends.registry.chosen`.
+        backends: The backends that execute regions, by target; see :func:`eqsat.backends.find_backends.chosen`.
         unavailable: Kernels that a backend is known to lack on this machine.
         threads: How many may share a kernel.
 

@@ -16,12 +16,12 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import CONTROL
-from eqsat.codegen.dtypes import HALVES
+from eqsat.codegen.c_types import HALVES
+from eqsat.codegen.control.control_node import CONTROL
+from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.kernel import Step
-from eqsat.codegen.kernels.shared.registry import find
+from eqsat.codegen.kernels.shared.families import find
 from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Node, Operand, Program, Tensor
-from eqsat.codegen.spelling import spell
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from eqsat.backends import values
-from eqsat.codegen import dtypes
+from eqsat.backends import region
+from eqsat.codegen import c_types
 from eqsat.codegen.buffers import Buffer
 from eqsat.codegen.program import Tensor
 from eqsat.schema.size_questions import any_free
@@ -42,17 +42,17 @@ def _value(buffer: Buffer, location: Location) -> str:
     assert pad is not None
     if isinstance(pad, Tensor):
         return f"*({location(pad)})"
-    assert not isinstance(pad, values.Tensor), "a tensor that is not one of a program"
-    return str(int(pad) & 255) if _is_bytewise(buffer) else dtypes.literal(pad, dtype)
+    assert not isinstance(pad, region.Tensor), "a tensor that is not one of a program"
+    return str(int(pad) & 255) if _is_bytewise(buffer) else c_types.literal(pad, dtype)
 
 
 def _is_bytewise(buffer: Buffer) -> bool:
     """Whether all bytes of the halo are equal."""
-    return dtypes.size(buffer.owner.dtype) == 1 or (not isinstance(buffer.pad, Tensor) and buffer.pad == 0)
+    return c_types.size(buffer.owner.dtype) == 1 or (not isinstance(buffer.pad, Tensor) and buffer.pad == 0)
 
 
 def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, value: str) -> list[str]:
-    c, size = dtypes.storage(buffer.owner.dtype), dtypes.size(buffer.owner.dtype)
+    c, size = c_types.storage(buffer.owner.dtype), c_types.size(buffer.owner.dtype)
     at = [str(start)]
     counter = "ptrdiff_t" if any_free(buffer.extent) else "size_t"
     lines: list[str] = []

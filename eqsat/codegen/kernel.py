@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.values import Tensor
+from eqsat.backends.region import Tensor
 from eqsat.codegen.isa import Isa
 from eqsat.schema.types import OpKey
 
@@ -267,7 +267,7 @@ class Kernel:
         body: Statements of the C function; see the top of the file for the names of its parameters.
         constants: Arrays for ``w0``, ``w1``, ...: packed weights, tables. Kept once if equal in type and content, so
             pack alike for all instruction sets where that costs no speed. Small floats, bool and 4-bit types are
-            stored as :func:`eqsat.codegen.dtypes.as_stored` says.
+            stored as :func:`eqsat.codegen.c_types.as_stored` says.
         scratch: Bytes of working memory.
         helpers: Declarations at file scope that the body needs (typedefs, ``static inline`` functions), each emitted
             once, in order; one declaration a string, so that nothing unused is emitted. Names that depend on the

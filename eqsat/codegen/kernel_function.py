@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eqsat.codegen import dtypes
-from eqsat.codegen.arguments import sizes_in
-from eqsat.codegen.functions import CFunction
+from eqsat.codegen import c_types
+from eqsat.codegen.entry_arguments import sizes_in
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.parallel import Parts, whole
 from eqsat.codegen.program import Tensor
+from eqsat.codegen.shared_functions import CFunction
 from eqsat.codegen.sharing import Share
 
 
@@ -35,13 +35,13 @@ def kernel_function(
     body = whole(kernel.body) if shared is None else shared[0].body
     restrict = "" if in_place else "restrict "
     parameters = [
-        (f"{'const ' if const else ''}{dtypes.storage(tensor.dtype)} *{restrict}", name)
+        (f"{'const ' if const else ''}{c_types.storage(tensor.dtype)} *{restrict}", name)
         for tensor, name, const in operands
     ]
     constants = []
     for k, array in enumerate(kernel.constants):
         constants.append(constant(np.asarray(array)))
-        c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
+        c = c_types.c_type(c_types.as_stored(np.asarray(array)))
         parameters.append((f"const {c} *restrict ", f"w{k}"))
     sizes = sizes_in(body if shared is None else f"{body} {shared[1].blocks}")
     parameters += [("ptrdiff_t ", size) for size in sizes]

@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.read import plain
-from eqsat.backends.values import Dequantized
-from eqsat.codegen import dtypes
+from eqsat.backends.region import Dequantized
+from eqsat.codegen import c_types
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, lower_control
@@ -21,33 +21,33 @@ from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
 from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.half_precision import HalfPrecision
-from eqsat.codegen.kernels.shared.registry import entry_name, families
+from eqsat.codegen.kernels.shared.families import entry_name, families
 from eqsat.codegen.lowered_scope import Scope
 from eqsat.codegen.operator_call import Call, Results
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion, elsewhere
-from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.results import anchor_dtype, present, result_places
-from eqsat.codegen.shape_values import computed, is_sizes
+from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.value_ranges import Range
 from eqsat.codegen.wants import converted_order, usual_orders
+from eqsat.codegen.whole_regions import Pieces, restored
 from eqsat.errors import ExecutionError, LimitError
-from eqsat.model.definition import definition
 from eqsat.model.normalize import complete
+from eqsat.model.onnx_definitions import definition
 from eqsat.ops.evaluate import fold
-from eqsat.ops.functions import CHANNELS_LAST, LAYOUTS
+from eqsat.ops.own_operators import CHANNELS_LAST, LAYOUTS
 from eqsat.ops.properties import is_deterministic
-from eqsat.partition.emit import has_subgraphs
-from eqsat.partition.names import output_name, value_names
+from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction
 from eqsat.partition.subgraphs import captured_values, operands, reads
+from eqsat.partition.value_names import output_name, value_names
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
+from eqsat.schema.declared_operators import function_body
 from eqsat.schema.free_sizes import FreeSizes, within
-from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
@@ -153,7 +153,7 @@ class _Lowering:
     def _tensor(self, name: str, known: TensorType | None, what: str) -> Tensor | None:
         if known is None:
             self.problems.add(f"{what} that is not a tensor of known type", name)
-        elif not dtypes.is_supported(known.dtype):
+        elif not c_types.is_supported(known.dtype):
             self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
         else:
             shape = self.shapes.of(known)

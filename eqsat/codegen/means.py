@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Coverage, counted
-from eqsat.backends.registry import Given, chosen, without_regions
+from eqsat.backends.find_backends import Given, chosen, without_regions
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
-from eqsat.execute.kept import Identity, Kept
+from eqsat.execute.kept_by_model import Identity, Kept
 from eqsat.schema.free_sizes import FreeSizes
 
 if TYPE_CHECKING:
-    from eqsat.codegen.kept import KeptPrograms
+    from eqsat.codegen.kept_programs import KeptPrograms
 
 Means = Literal["numpy", "c"]
 _MOST = 8
@@ -69,7 +69,7 @@ class Runs:
     @cached_property
     def _programs(self) -> KeptPrograms:
         # The compiler of C is needed by nothing else.
-        from eqsat.codegen.kept import KeptPrograms
+        from eqsat.codegen.kept_programs import KeptPrograms
 
         return KeptPrograms(self._model, self._sizes)
 

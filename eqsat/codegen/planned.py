@@ -20,12 +20,12 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
-from eqsat.codegen.regions import Pieces, decide_pieces, keep_known_regions, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.codegen.value_ranges import Range
+from eqsat.codegen.whole_regions import Pieces, decide_pieces, keep_known_regions, searchable
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
-from eqsat.partition.emit import has_subgraphs
+from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target

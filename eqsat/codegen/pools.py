@@ -12,7 +12,7 @@ from typing import Any
 import cffi
 
 from eqsat.codegen.compiler import compile_library
-from eqsat.codegen.text import render
+from eqsat.codegen.program_templates import render
 
 _NAME = "eqsat"
 THREADS_FLAGS = ("-pthread",)

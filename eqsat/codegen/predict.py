@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Shape, Task, View
-from eqsat.codegen.kernels.shared.registry import entry_name
+from eqsat.codegen.kernels.shared.families import entry_name
 from eqsat.errors import OptimizationError
 from eqsat.model.macs import macs
 from eqsat.ops.operators import has
@@ -25,9 +25,9 @@ from eqsat.rules.ast import Expr, Family, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, OpKey, TensorType
-from eqsat.targets.cost import priced, roofline
+from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import Work, family_entry, rates
-from eqsat.targets.names import bind_operands
+from eqsat.targets.kernel_cost import priced, roofline
 
 _SMALL = 4096
 """Elements of a constant that an expression may read, at most."""
@@ -151,8 +151,8 @@ def _facts(x: View | np.ndarray | None) -> TensorFacts | None:
 def _bytes(x: View | np.ndarray) -> int:
     """Bytes of an operand; elements that strides of 0 repeat count once."""
     if isinstance(x, View):
-        return math.prod(n for n, step in zip(x.shape, x.strides, strict=True) if step) * dtypes.size(x.dtype)
-    return x.size * dtypes.size(ir.DataType.from_numpy(x.dtype))
+        return math.prod(n for n, step in zip(x.shape, x.strides, strict=True) if step) * c_types.size(x.dtype)
+    return x.size * c_types.size(ir.DataType.from_numpy(x.dtype))
 
 
 def _is_across(x: View, y: View) -> bool:
@@ -160,7 +160,7 @@ def _is_across(x: View, y: View) -> bool:
     if x.shape != y.shape:
         return False
     inner = _innermost(y.shape, y.strides)
-    return inner is not None and abs(x.strides[inner]) * dtypes.size(x.dtype) >= _LINE
+    return inner is not None and abs(x.strides[inner]) * c_types.size(x.dtype) >= _LINE
 
 
 def _innermost(shape: Shape, strides: Shape) -> int | None:

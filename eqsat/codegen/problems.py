@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eqsat.errors import CodegenError
-from eqsat.schema.functions import find_reference
+from eqsat.schema.declared_operators import find_reference
 from eqsat.schema.types import OpKey
 
 _MOST_CAUSES = 20

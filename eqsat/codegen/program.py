@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends import values
+from eqsat.backends import region
 from eqsat.backends.backend import Backend
-from eqsat.backends.values import Dequantized, Kernel, Region
+from eqsat.backends.region import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size_questions import is_free, symbols
@@ -41,7 +41,7 @@ RESHAPE = OpKey("", "Reshape")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Tensor(values.Tensor):
+class Tensor(region.Tensor):
     """A value that exists at run time.
 
     Attributes:
@@ -188,7 +188,7 @@ class WholeKernel:
     """A kernel of a region that stays whole; its nodes know its number.
 
     Attributes:
-        name, operator, attributes, call: See :class:`~eqsat.backends.values.Kernel`.
+        name, operator, attributes, call: See :class:`~eqsat.backends.region.Kernel`.
         operands: Likewise.
         places: For the results of a composite that has several; None for one whose type is not known.
         results: Likewise, as far as they are computed: those that the region's program passes through are operands.

@@ -13,14 +13,14 @@ from eqsat.model.load import load as load_model
 from eqsat.model.read.given_sizes import Size, split
 from eqsat.progress import Shown, received, shows_progress
 from eqsat.rules.ast import Target
-from eqsat.rules.operators import Declaration
-from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
+from eqsat.rules.user_operators import Declaration
+from eqsat.rules.user_operators import declarations as declaring
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.backends.registry import Given
+    from eqsat.backends.find_backends import Given
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.program import FINDING, Node, Operand, Tensor
-from eqsat.codegen.shape_values import elements, is_sizes
+from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free

@@ -12,9 +12,9 @@ from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import MAX_VALUE, infer_body
 from eqsat.model.outputs import required_outputs
-from eqsat.partition.emit import is_optional_output
+from eqsat.partition.onnx_nodes import is_optional_output
 from eqsat.partition.plan import PlanNode
-from eqsat.schema.functions import find_declared
+from eqsat.schema.declared_operators import find_declared
 from eqsat.schema.types import TensorType
 
 

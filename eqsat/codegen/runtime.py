@@ -15,15 +15,15 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.backends.asking import primitives, unavailable
 from eqsat.backends.backend import Primitive
-from eqsat.backends.registry import Given, chosen
+from eqsat.backends.find_backends import Given, chosen
 from eqsat.codegen.backend_code import Served
 from eqsat.codegen.binding import Binding
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
+from eqsat.codegen.generation_options import Generation
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.options import Generation
 from eqsat.codegen.pools import THREADS_FLAGS, pool
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError

@@ -22,7 +22,7 @@ from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
 from eqsat.model.read.given_sizes import Size
-from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
+from eqsat.ops.own_operators import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
 from eqsat.rules.selection import NumericsClass
@@ -72,8 +72,8 @@ def select_kernels(
     """Chooses kernels and layouts.
 
     Args:
-        model: As loaded; a region that stays whole is an opaque function (:mod:`eqsat.codegen.regions`). The model is
-            not changed.
+        model: As loaded; a region that stays whole is an opaque function (:mod:`eqsat.codegen.whole_regions`). The
+            model is not changed.
         host: The host whose composites are available.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.

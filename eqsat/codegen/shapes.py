@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.shape_values import is_sizes, result_shapes
+from eqsat.codegen.shape_arithmetic import is_sizes, result_shapes
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
 from eqsat.schema.dimension import size_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.codegen.buffers import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
-from eqsat.codegen.shape_values import elements, slice_start
+from eqsat.codegen.shape_arithmetic import elements, slice_start
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT, SLACK
 
 Form = Literal["string", "incbin", "blob"]
@@ -32,7 +32,7 @@ class Weights:
 
     def add(self, array: np.ndarray) -> tuple[int, str]:
         """Offset in bytes and C type of the elements."""
-        stored = dtypes.as_stored(array)
+        stored = c_types.as_stored(array)
         content = stored.tobytes()
         key = (len(content), hashlib.blake2b(content, digest_size=20).digest())
         if key not in self._known:
@@ -40,7 +40,7 @@ class Weights:
             padded = -(-len(content) // ALIGNMENT) * ALIGNMENT
             self._pieces.append(content + bytes(padded - len(content)))
             self.size += padded
-        return self._known[key], dtypes.c_type(stored)
+        return self._known[key], c_types.c_type(stored)
 
     def block(self) -> np.ndarray:
         """All bytes, and those that may be read after the last array, at an aligned address. Call it once."""

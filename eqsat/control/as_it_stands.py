@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from eqsat.control.before import cost_before
 from eqsat.control.origins import origins_of_input
-from eqsat.model.write.bounded import newer_in, within_opset
+from eqsat.model.write.max_opset import newer_in, within_opset
 from eqsat.model.write.too_new import TooNewError
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Totals

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.control.model import body_model
+from eqsat.control.body_as_model import body_model
 from eqsat.egraph.encode import operands
 from eqsat.errors import EqsatError
-from eqsat.extract.bodies import BodyCost, BodyCosts, mean_seconds
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.extract.body_costs import BodyCost, BodyCosts, mean_seconds
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
 from eqsat.rules.ast import Target
 from eqsat.rules.evaluation import TensorFacts
@@ -21,7 +21,7 @@ from eqsat.schema.types import type_of
 from eqsat.simplify.edit import constant_of
 from eqsat.simplify.site import is_control, sites
 from eqsat.stages.load import sizes_inside
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 
 def cost_before(model: ir.Model, targets: Sequence[Target], sizes: FreeSizes) -> tuple[float, int]:

@@ -13,10 +13,10 @@ from typing import Generic, Protocol, TypeVar
 import onnx_ir as ir
 
 from eqsat.control.before import cost_before
-from eqsat.control.model import body_model
+from eqsat.control.body_as_model import body_model
 from eqsat.control.put_back import to_body
 from eqsat.errors import EqsatError, VerificationError
-from eqsat.extract.bodies import BodyCost, BodyCosts
+from eqsat.extract.body_costs import BodyCost, BodyCosts
 from eqsat.model.write.too_new import Newer, TooNewError
 from eqsat.result import Result
 from eqsat.simplify.site import Site, sites

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from eqsat.model.names import Namer
+from eqsat.model.unused_names import Namer
 from eqsat.partition.calls import inner_nodes
-from eqsat.partition.remarks import parameters
+from eqsat.partition.kept_remarks import parameters
 from eqsat.simplify.site import Site
 
 _Id = tuple[str, str, str]
@@ -25,7 +25,7 @@ def to_body(site: Site, program: ir.Model, number: int) -> tuple[ir.Graph, list[
 
     Args:
         site: The body in the input model.
-        program: Made from :func:`eqsat.control.model.body_model`; its graph is moved.
+        program: Made from :func:`eqsat.control.body_as_model.body_model`; its graph is moved.
         number: Of the body; functions are called by provisional names with this number.
 
     Returns:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.control.nested import Inner
-from eqsat.extract.bodies import BodyCosts
+from eqsat.extract.body_costs import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
 from eqsat.report.summary import RuleRow, Summary, Totals, Verification

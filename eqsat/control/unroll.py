@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.piece import alternative, piece_of
+from eqsat.control.node_as_model import alternative, piece_of
 from eqsat.egraph.alternatives import Alternative
 from eqsat.simplify.edit import Editor, is_read
 from eqsat.simplify.loops import axis_is_first, carried_count, runs

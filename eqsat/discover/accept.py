@@ -13,7 +13,7 @@ from eqsat.check.rule import Observed, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 
 SAMPLES = 20
 """Instances of each rule."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.audit.samples import sample
-from eqsat.audit.values import Value, Values
+from eqsat.audit.class_values import Value, Values
+from eqsat.audit.input_samples import sample
 from eqsat.egraph.language import ORIGINAL
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.equivalence.values import Sign, may_be_equal, sign_of
+from eqsat.equivalence.tensor_values import Sign, may_be_equal, sign_of
 
 SAMPLES = 4
 ELEMENTS = 1 << 26

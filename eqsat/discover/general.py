@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from eqsat.discover.terms import NAMES, Pair, Term
+from eqsat.discover.elementwise_terms import NAMES, Pair, Term
 
 MOST_VARIABLES = 4
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx import helper
 
 from eqsat.discover.cuts import Cut, Sides
-from eqsat.discover.implied import joined_classes
+from eqsat.discover.implied_pairs import joined_classes
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.model.inference.annotate import annotate
 from eqsat.rules.ast import Rule

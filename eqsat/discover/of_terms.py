@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from eqsat.discover.accept import Found, Proposal, accept, needed
+from eqsat.discover.elementwise_terms import NAMES, Enumeration, Pair
 from eqsat.discover.general import most_general
-from eqsat.discover.implied import not_implied
-from eqsat.discover.terms import NAMES, Enumeration, Pair
+from eqsat.discover.implied_pairs import not_implied
 from eqsat.rules.ast import Rule
 from eqsat.schema.dtypes import dtype_name
 

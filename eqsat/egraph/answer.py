@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.compile import CompiledClause, const_names
+from eqsat.egraph.clause_refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
+from eqsat.egraph.compile_rules import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.magnitudes import bound
 from eqsat.egraph.query import Site
-from eqsat.egraph.refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.egraph.undecided import Undecided
 from eqsat.model.normalize import complete

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.ops.properties import is_commutative
-from eqsat.schema.functions import result_count
+from eqsat.schema.declared_operators import result_count
 from eqsat.schema.opset import Schema, find_schema
 from eqsat.schema.types import OpKey
 

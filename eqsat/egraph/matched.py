@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.query import Site
 from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand

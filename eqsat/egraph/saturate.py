@@ -22,7 +22,7 @@ from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
 from eqsat.egraph.bindings import bindings
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
-from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.demand_tables import Facts
 from eqsat.egraph.encode import CHUNK, Encoder
 from eqsat.egraph.engine import SPAN, Engine, Fact, call, integer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.egraph.compile import Compiler
+from eqsat.egraph.compile_rules import Compiler
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.query import trim
 from eqsat.rules.ast import Composite, Match, Rest, Rule, operands

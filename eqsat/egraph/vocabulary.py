@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from eqsat.egraph.compile import CompiledClause, Compiler
+from eqsat.egraph.compile_rules import CompiledClause, Compiler
 from eqsat.egraph.language import MOST_OPERANDS, Constructor
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import needed, operators

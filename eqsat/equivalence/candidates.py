@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eqsat.equivalence.tensor_values import Sign, may_be_equal
 from eqsat.equivalence.tensors import Tensors
-from eqsat.equivalence.values import Sign, may_be_equal
 
 Group = list[int]
 """Numbers of tensors, in order."""

@@ -11,8 +11,8 @@ import onnx_ir as ir
 
 from eqsat.audit.unions import Edge, Unions
 from eqsat.egraph.snapshot import ENode
-from eqsat.egraph.steps import fewest_steps
-from eqsat.equivalence.constants import Constants
+from eqsat.egraph.union_steps import fewest_steps
+from eqsat.equivalence.constant_expressions import Constants
 from eqsat.equivalence.tensors import Partition
 from eqsat.ops.properties import is_commutative
 

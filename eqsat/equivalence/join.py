@@ -15,13 +15,13 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.maps import is_map
 from eqsat.model.symbols import put_in_place
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.place import places_annotations
 from eqsat.partition.saved import inline
 from eqsat.rules.ast import Build, Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.tree import replaced
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.metadata import is_own_domain
 from eqsat.schema.types import TensorType, type_of
 from eqsat.stages.load import Loaded, load

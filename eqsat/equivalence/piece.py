@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from eqsat.equivalence.candidates import Group
 from eqsat.equivalence.tensors import Operation, Tensors
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 
 Leaves = dict[int, set[int]]
 """By cut (the number of its group) the tensors that it stands for."""

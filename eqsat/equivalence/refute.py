@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.equivalence.prove import Proof
+from eqsat.equivalence.tensor_values import Inputs
 from eqsat.equivalence.tensors import Tensors
-from eqsat.equivalence.values import Inputs
 from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values
 from eqsat.execute.trace import Trace
-from eqsat.verify import judge
+from eqsat.verify import judge_values
 from eqsat.verify.sides import Noise
 
 SHAKES = 4
@@ -70,12 +70,12 @@ def _differ(values: Values, shaken: Sequence[Values], left: int, right: int) -> 
     a, b = values.get(left), values.get(right)
     if a is None or b is None or compare_values("", a, b).agrees:
         return False
-    if judge.incomparable(a, b) is not None:
+    if judge_values.incomparable(a, b) is not None:
         return True
     moved = np.zeros(a.shape)
     for other in shaken:
         for k, value in ((left, a), (right, b)):
             if k in other and other[k].shape == value.shape:
-                moved = np.maximum(moved, judge.distance(value, other[k]))
-    beyond = judge.beyond(a, b, strict=False, lsb=1)
-    return bool((beyond & ~(judge.distance(a, b) <= judge.SAFETY * moved)).any())
+                moved = np.maximum(moved, judge_values.distance(value, other[k]))
+    beyond = judge_values.beyond(a, b, strict=False, lsb=1)
+    return bool((beyond & ~(judge_values.distance(a, b) <= judge_values.SAFETY * moved)).any())

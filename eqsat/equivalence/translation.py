@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from eqsat.equivalence.run import equivalence
+from eqsat.equivalence.compare_models import equivalence
 from eqsat.errors import VerificationError
 from eqsat.model.load import Source
 from eqsat.report.summary import ModelProof

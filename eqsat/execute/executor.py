@@ -10,10 +10,10 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
-from eqsat.execute.compile import Context, compile_graph
+from eqsat.execute.compile_graph import Context, compile_graph
+from eqsat.execute.compiled_graph import Program
 from eqsat.execute.disagreement import explained
 from eqsat.execute.feeds import Feed, Symbols, check_expressions
-from eqsat.execute.program import Program
 from eqsat.schema import opset
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from eqsat.backends.read import (
     places_of,
     plain,
 )
-from eqsat.backends.values import Kernel, Operand, Operator, Region, Run, Tensor
+from eqsat.backends.region import Kernel, Operand, Operator, Region, Run, Tensor
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
-from eqsat.partition.bodies import bound_node
-from eqsat.partition.emit import TARGET
+from eqsat.partition.function_bodies import bound_node
+from eqsat.partition.onnx_nodes import TARGET
 from eqsat.schema.attributes import array_of, subgraphs, to_attrs
 from eqsat.schema.types import TensorType
 

@@ -15,9 +15,9 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError
-from eqsat.execute.compile import Context, compile_node
+from eqsat.execute.compile_graph import Context, compile_node
 from eqsat.model.load import load
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.ops.evaluate import Value
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs

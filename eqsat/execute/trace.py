@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
-from eqsat.execute.compile import Context, compile_graph
+from eqsat.execute.compile_graph import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
 
 State = list[Any]

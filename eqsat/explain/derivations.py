@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
-from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.language import COMMUTED, ORIGINAL
 from eqsat.egraph.matched import MatchedNodes
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
-from eqsat.egraph.steps import fewest_steps
 from eqsat.egraph.template import Answer
+from eqsat.egraph.union_steps import fewest_steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,10 +11,10 @@ from eqsat.egraph.matched import key, key_of
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.explain.derivations import Derivations, Match
+from eqsat.explain.match_terms import Terms
 from eqsat.explain.origin import Folded, Origin, Step
-from eqsat.explain.terms import Terms
 from eqsat.partition.assemble import Assembled
-from eqsat.partition.names import value_names
+from eqsat.partition.value_names import value_names
 from eqsat.rules.ast import Rule
 from eqsat.rules.listing import short_place
 

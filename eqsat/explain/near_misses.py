@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from eqsat.egraph.compile import expanded
-from eqsat.egraph.judge import Judge
+from eqsat.egraph.clause_refusal import Refusal
+from eqsat.egraph.compile_rules import expanded
+from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.partial import Partial
-from eqsat.egraph.refusal import Refusal
 from eqsat.egraph.snapshot import ENode
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expand import operators

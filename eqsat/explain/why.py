@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from eqsat.audit.expressions import Text
-from eqsat.egraph.compile import CompiledClause, expanded
-from eqsat.egraph.judge import Classes, Judge
+from eqsat.egraph.clause_refusal import Refusal
+from eqsat.egraph.compile_rules import CompiledClause, expanded
+from eqsat.egraph.judge_match import Classes, Judge
 from eqsat.egraph.language import ORIGINAL
 from eqsat.egraph.matched import MatchedNodes
 from eqsat.egraph.partial import Miss, Partial
 from eqsat.egraph.query import trim
-from eqsat.egraph.refusal import Refusal
 from eqsat.egraph.template import Answer
 from eqsat.rules.ast import Composite, Match, Number, Pattern, Rule, operands
 from eqsat.rules.expand import Clause

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.reduce.dominators import Dominators, members
 
 ROUNDS = 4

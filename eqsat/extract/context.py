@@ -19,8 +19,8 @@ from math import prod
 
 import numpy as np
 
-from eqsat.extract.cost import HOST
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import HOST
 from eqsat.extract.reduce.dominators import Dominators, members
 from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
 

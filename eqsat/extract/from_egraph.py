@@ -14,15 +14,15 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.extract.bodies import BodyCosts, mean_seconds
+from eqsat.extract.body_costs import BodyCosts, mean_seconds
 from eqsat.extract.newest import Newest
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.runtime import Runtime
-from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
+from eqsat.extract.runtime_operators import Runtime
+from eqsat.ops.own_operators import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.rules.ast import Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.types import TensorType
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Pricing:
 
         Args:
             node: Whose bodies have costs.
-            which: The field of :class:`~eqsat.extract.bodies.BodyCost`.
+            which: The field of :class:`~eqsat.extract.body_costs.BodyCost`.
             bodies: The costs; by default those of the pricing.
         """
         return mean_seconds(self.costs, bodies or self.bodies, node.op, node.attrs, self.operands(node), which)

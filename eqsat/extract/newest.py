@@ -7,10 +7,10 @@ from collections.abc import Container, Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.egraph.snapshot import ENode
-from eqsat.model.write.bounded import newer_in, opset_needed, opset_of_body
+from eqsat.model.write.max_opset import newer_in, opset_needed, opset_of_body
 from eqsat.model.write.too_new import Newer
 from eqsat.rules.evaluation import TensorFacts
-from eqsat.schema.functions import function_body
+from eqsat.schema.declared_operators import function_body
 from eqsat.schema.types import Attrs, GraphAttr, TensorType
 
 

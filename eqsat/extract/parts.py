@@ -12,14 +12,14 @@ from functools import partial
 from typing import Protocol
 
 from eqsat.extract.alike import Known, form_of
-from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators, least_cost
-from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.split import Part, part_problem, split, targets_of
 
 INF = float("inf")

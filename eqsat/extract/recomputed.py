@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.extract.attempt import Attempt
+from eqsat.extract.indirect_search import Attempt
 from eqsat.extract.problem import Problem
 from eqsat.extract.reduce.dominators import Dominators
 from eqsat.extract.shared import SharedSearch

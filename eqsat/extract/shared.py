@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.alike import Known
-from eqsat.extract.attempt import Attempt
 from eqsat.extract.context import Context, Makers, State, chosen_of, context_problem, find_context, rest_problem
-from eqsat.extract.cost import program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
+from eqsat.extract.indirect_search import Attempt
 from eqsat.extract.milp.search import Search
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators
-from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.split import split
 
 INF = float("inf")
@@ -48,7 +48,7 @@ class SharedSearch(Attempt):
     """Search for the best program of a reduced problem with a context.
 
     Args:
-        problem, effort, gap, seed: As of :class:`eqsat.extract.attempt.Attempt`.
+        problem, effort, gap, seed: As of :class:`eqsat.extract.indirect_search.Attempt`.
         known: Solutions of parts.
         joining: Whether results of the context may join what reads them; that takes more cases.
     """

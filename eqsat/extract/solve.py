@@ -16,17 +16,17 @@ import numpy as np
 from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 from eqsat.extract.context import find_context
-from eqsat.extract.cost import check, needed, program_cost
 from eqsat.extract.effort import WORK_PER_SECOND, Effort
 from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.program_cost import check, needed, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.recomputed import RelaxedSearch, recomputed
 from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
-from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
 Progress = Callable[[str, float, float], None]

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eqsat.extract.cost import HOST
 from eqsat.extract.problem import Problem
+from eqsat.extract.program_cost import HOST
 from eqsat.extract.reduce.dominators import Dominators, members
 
 LEAST_CLASSES = 60

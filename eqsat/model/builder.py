@@ -24,8 +24,8 @@ from eqsat.model.default_operators import DefaultOperators
 from eqsat.model.expression import Tensor
 from eqsat.model.load import finish
 from eqsat.schema import opset
+from eqsat.schema.declared_operators import find_declared, find_function, functions
 from eqsat.schema.dtypes import DTypeLike, to_dtype
-from eqsat.schema.functions import find_declared, find_function, functions
 from eqsat.schema.types import Dim, OpKey, TensorType
 
 __all__ = ["Operators", "Tensor", "constant", "graph", "input", "op"]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.model.names import Namer
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.model.unused_names import Namer
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import NODES, REGION
 

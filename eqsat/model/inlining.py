@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 
 MOST_CALLS = 64
 """Of one copy of a function."""

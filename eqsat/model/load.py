@@ -18,7 +18,8 @@ from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.maps import hide_maps, show_maps
 from eqsat.model.read.ahead import set_aside, take_back
-from eqsat.model.read.declared import use_declarations
+from eqsat.model.read.bind_inputs import bind_values
+from eqsat.model.read.declared_calls import use_declarations
 from eqsat.model.read.dims import bind, require_agreement
 from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.given_sizes import Bound
@@ -28,7 +29,6 @@ from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
-from eqsat.model.read.values import bind_values
 from eqsat.model.symbols import name_dims, shaped_values
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset

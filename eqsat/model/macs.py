@@ -38,7 +38,7 @@ from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement
 from eqsat.schema.attributes import PARAMETERS, op_key
 from eqsat.schema.body import Body
-from eqsat.schema.functions import function_body
+from eqsat.schema.declared_operators import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, type_of
 
 

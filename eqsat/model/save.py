@@ -17,10 +17,10 @@ from eqsat.model.maps import has_maps, show_maps
 from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions
-from eqsat.model.write.functions import with_definitions
 from eqsat.model.write.in_place import with_sizes_hidden
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
+from eqsat.model.write.written_definitions import with_definitions
 from eqsat.schema.attributes import tensor_of
 
 SUFFIXES = (".onnx", ".onnxtxt", ".textproto", ".json")

@@ -16,16 +16,16 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.ops.definition import Definition
-from eqsat.ops.kernel import Fallback, NumpyKernel, find
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
+from eqsat.ops.numpy_kernel import Fallback, NumpyKernel, find
 from eqsat.ops.operators import has, operator
 from eqsat.ops.schemas import defaults, since_version
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.functions import Function, Reference, find_declared, find_reference, function_body
+from eqsat.schema.declared_operators import Function, Reference, find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType
 
 if TYPE_CHECKING:

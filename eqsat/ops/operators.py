@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import eqsat.ops.functions  # noqa: F401  # Declares our own operators.
+import eqsat.ops.own_operators  # noqa: F401  # Declares our own operators.
+from eqsat.ops.equal_axes import Rule as TogetherRule
+from eqsat.ops.equal_axes import alone, broadcasting
 from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of its family.
     activations,
     attention,
@@ -49,8 +51,6 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
 from eqsat.ops.registry import TABLE, Operator
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.sampling.plain import plain
-from eqsat.ops.together import Rule as TogetherRule
-from eqsat.ops.together import alone, broadcasting
 from eqsat.ops.traits import Trait
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
-from eqsat.schema.functions import Function, find_function, find_reference, function_body
+from eqsat.schema.declared_operators import Function, find_function, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
 _BY_TYPE = frozenset({OpKey("", "Shape"), OpKey("", "Size")})

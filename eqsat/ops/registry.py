@@ -16,15 +16,15 @@ from eqsat.ops.checks.check import Check
 from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.definition import Definition
-from eqsat.ops.kernel import NumpyKernel, Versions, kernels
+from eqsat.ops.equal_axes import Rule as Together
 from eqsat.ops.need import Rule
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.normal import Axes, Form
+from eqsat.ops.numpy_kernel import NumpyKernel, Versions, kernels
 from eqsat.ops.quantization_role import Role
 from eqsat.ops.sampling.elementwise import binary
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
-from eqsat.ops.together import Rule as Together
 from eqsat.ops.traits import NONE, Trait
 from eqsat.ops.typed_like import Like, TypeRule
 from eqsat.ops.undefined import Requirement

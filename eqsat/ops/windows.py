@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from eqsat.ops.kernel import Attributes
+from eqsat.ops.numpy_kernel import Attributes
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import is_free
 

@@ -17,7 +17,7 @@ from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Choice
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.functions import LAYOUTS
+from eqsat.ops.own_operators import LAYOUTS
 from eqsat.partition.inherited import Heritage
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.vendor_calls import vendor_call

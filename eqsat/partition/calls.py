@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from eqsat.model.names import Namer
-from eqsat.partition.bodies import body_function
+from eqsat.model.unused_names import Namer
+from eqsat.partition.function_bodies import body_function
 from eqsat.schema.attributes import from_attrs, to_attrs, to_protos
 from eqsat.schema.body import Body
-from eqsat.schema.functions import find_function
+from eqsat.schema.declared_operators import find_function
 from eqsat.schema.types import Attrs, OpKey
 
 

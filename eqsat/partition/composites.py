@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.names import Namer
+from eqsat.model.unused_names import Namer
 from eqsat.model.write.concise import without_unit_dilations
-from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.operators import has, operator
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.ops.traits import Trait
-from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
-from eqsat.partition.emit import composite_domain, has_subgraphs
+from eqsat.partition.function_bodies import body_function, word
+from eqsat.partition.onnx_nodes import composite_domain, has_subgraphs
 from eqsat.schema.attributes import PARAMETERS, from_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.metadata import COMPOSITE, OPERANDS, TARGET

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.model.names import Namer
-from eqsat.partition.emit import make_node
+from eqsat.model.unused_names import Namer
+from eqsat.partition.onnx_nodes import make_node
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
 

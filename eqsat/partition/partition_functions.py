@@ -19,7 +19,7 @@ from typing import Any
 
 from eqsat.errors import OptimizationError
 from eqsat.model.expression import PendingNode, Tensor, made_so_far
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.rules.ast import Target

@@ -19,9 +19,9 @@ from eqsat.egraph.limits import Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.model.load import load
-from eqsat.model.names import Namer
-from eqsat.ops.functions import ANNOTATIONS
-from eqsat.partition.emit import make_attributes, make_node, set_type
+from eqsat.model.unused_names import Namer
+from eqsat.ops.own_operators import ANNOTATIONS
+from eqsat.partition.onnx_nodes import make_attributes, make_node, set_type
 from eqsat.rules import ast
 from eqsat.rules.ast import Rule
 from eqsat.rules.tree import walk

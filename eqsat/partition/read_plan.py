@@ -12,13 +12,13 @@ from itertools import zip_longest
 
 import onnx_ir as ir
 
-from eqsat.ops.functions import LAYOUTS
-from eqsat.partition.bodies import bound_node
+from eqsat.ops.own_operators import LAYOUTS
+from eqsat.partition.function_bodies import bound_node
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.subgraphs import captured_names
 from eqsat.schema.attributes import captured_values, op_key, subgraphs, to_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.functions import declared_name
+from eqsat.schema.declared_operators import declared_name
 from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, OPERANDS, REGION, RULE, TARGET, TARGETS
 from eqsat.schema.types import OpKey, tensor_type
 

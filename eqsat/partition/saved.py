@@ -12,7 +12,7 @@ from eqsat.model.inlined_names import name_inlined, prepare_names
 from eqsat.model.inlining import inline_calls
 from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
-from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.calls import inner_nodes
 from eqsat.schema.metadata import CALL, PREFIX, REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET

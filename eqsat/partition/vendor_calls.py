@@ -26,7 +26,7 @@ from eqsat.rules.signatures import signature
 from eqsat.schema.free_sizes import ranges, within
 from eqsat.schema.size import Size
 from eqsat.schema.types import TensorType
-from eqsat.targets.names import bind_operands
+from eqsat.targets.condition_names import bind_operands
 from eqsat.text import c_bytes
 
 Types = Sequence[TensorType | None]

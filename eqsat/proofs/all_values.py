@@ -22,7 +22,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs.assumptions import ElementTranslation, elements_of
-from eqsat.proofs.terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPES
 from eqsat.schema.attributes import make_attrs

@@ -19,7 +19,7 @@ import numpy as np
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.proofs.terms import NotModelled, Term, apply, number
+from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 

@@ -17,8 +17,8 @@ import onnx_ir as ir
 from eqsat.proofs import conditions
 from eqsat.proofs.bits import Bits
 from eqsat.proofs.reals import Reals
-from eqsat.proofs.shapes import SOLE
-from eqsat.proofs.terms import Term, walk
+from eqsat.proofs.scalar_terms import Term, walk
+from eqsat.proofs.symbolic_shapes import SOLE
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.tree import walk as walk_terms

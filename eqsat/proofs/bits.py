@@ -18,8 +18,8 @@ import onnx_ir as ir
 
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
+from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 from eqsat.proofs.solver import contradict
-from eqsat.proofs.terms import NotModelled, Term, walk
 from eqsat.schema.opset import has_one_type
 from eqsat.schema.types import OpKey
 

@@ -20,8 +20,8 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import arrays, choices, conditions
 from eqsat.proofs.choices import SizeBounds
-from eqsat.proofs.shapes import SOLE
-from eqsat.proofs.terms import NotModelled, Term, number, symbol
+from eqsat.proofs.scalar_terms import NotModelled, Term, number, symbol
+from eqsat.proofs.symbolic_shapes import SOLE
 from eqsat.rules import ast
 from eqsat.rules.arithmetic import truth
 from eqsat.rules.ast import Rule

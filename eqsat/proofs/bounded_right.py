@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from eqsat.proofs import arrays, choices, conditions
 from eqsat.proofs.bounded import Left, Rejected, State, TermTensor
-from eqsat.proofs.terms import NotModelled, Term, apply, number
+from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.callee import SIGNS

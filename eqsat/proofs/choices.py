@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.proofs.terms import NotModelled
+from eqsat.proofs.scalar_terms import NotModelled
 from eqsat.schema.types import OpKey
 
 Shape = tuple[int, ...]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from eqsat.ops.operators import operator
 from eqsat.ops.over_reals import Element, Number
-from eqsat.proofs.terms import Term, apply, number
+from eqsat.proofs.scalar_terms import Term, apply, number
 from eqsat.schema.types import OpKey
 
 

@@ -17,7 +17,7 @@ from eqsat.proofs import assumptions
 from eqsat.proofs.bits import Bits
 from eqsat.proofs.polynomial import Ring, TooLarge, is_ring
 from eqsat.proofs.reals import Reals, same
-from eqsat.proofs.terms import NotModelled, Term, apply, number, walk
+from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number, walk
 from eqsat.rules import ast
 from eqsat.rules.ast import Numerics
 from eqsat.schema.dtypes import BYTES, limits

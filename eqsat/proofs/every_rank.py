@@ -12,10 +12,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.proofs import conditions
-from eqsat.proofs.names import Denotation, Value
+from eqsat.proofs.clause_names import Denotation, Value
 from eqsat.proofs.operators_of_every_rank import Call, OperatorsOfEveryRank
-from eqsat.proofs.shapes import SCALAR, SOLE, Position, Shape
-from eqsat.proofs.terms import NotModelled, Term, apply, either_zero, number, symbol
+from eqsat.proofs.scalar_terms import NotModelled, Term, apply, either_zero, number, symbol
+from eqsat.proofs.symbolic_shapes import SCALAR, SOLE, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.ast import Rule

@@ -15,9 +15,9 @@ from typing import Any
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import conditions
-from eqsat.proofs.names import Denotation, Names, Value
-from eqsat.proofs.shapes import SCALAR, Position, Shape
-from eqsat.proofs.terms import Attributes, NotModelled, Term, apply, number
+from eqsat.proofs.clause_names import Denotation, Names, Value
+from eqsat.proofs.scalar_terms import Attributes, NotModelled, Term, apply, number
+from eqsat.proofs.symbolic_shapes import SCALAR, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
 from eqsat.schema.opset import EQSAT, MICROSOFT

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 
 from eqsat.proofs.definitions import expanded
-from eqsat.proofs.terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 
 Monomial = tuple[tuple[int, int], ...]
 """Atoms by number, ascending, with their exponents."""

@@ -15,10 +15,10 @@ from eqsat.check.outcome import Outcome
 from eqsat.check.rule import check_rule
 from eqsat.errors import EqsatError, RuleError, reason
 from eqsat.proofs.prover import Attempted, Within, prove_bounded, prove_every_rank
-from eqsat.rules import kept
+from eqsat.rules import rules_cache
 from eqsat.rules.ast import Rule
-from eqsat.rules.operators import Declaration
-from eqsat.rules.operators import declarations as declaring
+from eqsat.rules.user_operators import Declaration
+from eqsat.rules.user_operators import declarations as declaring
 from eqsat.rules.verdicts import Trust, content_of, keep_verdict
 from eqsat.schema.opset import did_you_mean
 
@@ -143,7 +143,7 @@ def prove(rule: Rule) -> ProvenRule:
 
 def _found(rule: Rule) -> ProvenRule:
     key = _key(rule)
-    text = None if key is None else kept.find_text("proven", key)
+    text = None if key is None else rules_cache.find_text("proven", key)
     if text is not None:
         found = _restored(rule, text)
         if found is not None:
@@ -151,7 +151,7 @@ def _found(rule: Rule) -> ProvenRule:
     found = _proven(rule)
     if key is not None:
         entry = json.dumps([found.trust, found.detail, found.why_not, found.instances])
-        kept.keep_text("proven", key, entry, MOST_KEPT)
+        rules_cache.keep_text("proven", key, entry, MOST_KEPT)
     return found
 
 
@@ -218,7 +218,7 @@ def _key(rule: Rule) -> str | None:
 
     text = content_of(rule)
     given = (INSTANCES, ATTEMPTS, *z3.get_version())
-    return None if text is None else kept.key_of([("rule", text)], given, rooms=_ROOMS)
+    return None if text is None else rules_cache.key_of([("rule", text)], given, rooms=_ROOMS)
 
 
 def _restored(rule: Rule, text: str) -> ProvenRule | None:

@@ -16,12 +16,12 @@ from eqsat.proofs.choices import LEVELS, SizeBounds
 from eqsat.proofs.equal import Decision, Question
 from eqsat.proofs.every_rank import EveryRank
 from eqsat.proofs.polynomial import Ring
-from eqsat.proofs.terms import NotModelled, Term, forget
+from eqsat.proofs.scalar_terms import NotModelled, Term, forget
 from eqsat.rules.ast import Rule
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tensor_types import possible_types
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.opset import dtype_of
 
 _Group = tuple[frozenset[str], frozenset[str]]

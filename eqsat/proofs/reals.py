@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.proofs.definitions import expanded
 from eqsat.proofs.polynomial import Key, Monomial, Poly, Ring, TooLarge
+from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 from eqsat.proofs.solver import contradict
-from eqsat.proofs.terms import NotModelled, Term, walk
 
 if TYPE_CHECKING:
     import z3

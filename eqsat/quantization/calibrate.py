@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.execute.trace import Trace
-from eqsat.quantization.data import CalibrationData, DataSource, first_samples
+from eqsat.quantization.calibration_data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.histogram import Histogram
 from eqsat.quantization.moments import Gatherer, Moments
 
@@ -62,7 +62,7 @@ def calibrate(
 
     Args:
         model: A loaded model (:func:`eqsat.model.load.load`).
-        data: Samples; see :class:`~eqsat.quantization.data.CalibrationData`.
+        data: Samples; see :class:`~eqsat.quantization.calibration_data.CalibrationData`.
         limit: Samples to use at most.
         progress: Called after each sample.
 

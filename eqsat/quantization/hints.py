@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from eqsat.ops.functions import CAST_HINT
+from eqsat.ops.own_operators import CAST_HINT
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from eqsat.execute.trace import Trace
-from eqsat.model.names import Namer
+from eqsat.model.unused_names import Namer
 from eqsat.quantization.balance import balanced
 from eqsat.quantization.calibrate import Calibration
 from eqsat.quantization.options import Options

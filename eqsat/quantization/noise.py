@@ -26,7 +26,7 @@ import onnx_ir as ir
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.quantization.calibrate import Progress, is_float
-from eqsat.quantization.data import CalibrationData, DataSource, first_samples
+from eqsat.quantization.calibration_data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.insert import with_taps
 from eqsat.quantization.scheme import Scheme
 

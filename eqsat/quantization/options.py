@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.errors import QuantizationError
-from eqsat.quantization.limits import Budget
 from eqsat.quantization.methods import METHODS, Method
+from eqsat.quantization.noise_limits import Budget
 from eqsat.schema.opset import did_you_mean
 
 Activation = Literal["uint8", "int8"]

@@ -19,20 +19,20 @@ from eqsat.model.read.given_sizes import split as split_dims
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
-from eqsat.quantization.data import CalibrationData, DataSource, first_samples
-from eqsat.quantization.limits import required_decibel
+from eqsat.quantization.calibration_data import CalibrationData, DataSource, first_samples
+from eqsat.quantization.free_sizes import calibrated_sizes
 from eqsat.quantization.noise import measure_noise
+from eqsat.quantization.noise_limits import required_decibel
 from eqsat.quantization.options import QuantizationOptions
 from eqsat.quantization.prepare import folded, surviving
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.schemes import most_accurate, scheme_of
 from eqsat.quantization.share import kernel_macs
-from eqsat.quantization.sizes import calibrated_sizes
 from eqsat.quantization.within_budget import WithinBudget
 from eqsat.report.provenance import provenance
 from eqsat.schema.chosen_sizes import typical
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
 from eqsat.stages.load import Loaded, operators_of_options

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.execute.trace import Trace
-from eqsat.quantization.operators import role
+from eqsat.quantization.node_role import role
 from eqsat.quantization.options import Options
 from eqsat.quantization.scheme import Scheme
 from eqsat.schema.attributes import op_key

@@ -22,7 +22,7 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.quantization.calibrate import is_float
 from eqsat.quantization.hints import hinted_types
-from eqsat.quantization.operators import Role, attributes, role
+from eqsat.quantization.node_role import Role, attributes, role
 from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import (
     Quantizer,

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.quantization.balance import balanced
 from eqsat.quantization.calibrate import Calibration, Progress
-from eqsat.quantization.data import CalibrationData
+from eqsat.quantization.calibration_data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
 from eqsat.quantization.methods import METHODS
 from eqsat.quantization.noise import measure_sqnr

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from eqsat.errors import OptimizationError
 from eqsat.quantization.budget import Charged
-from eqsat.quantization.limits import relative_noise
 from eqsat.quantization.noise import Noise, decibel
+from eqsat.quantization.noise_limits import relative_noise
 from eqsat.report.quantized import SweepPoint
 from eqsat.search import Search
 from eqsat.stages.extract import extract

@@ -16,14 +16,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError, QuantizationError
-from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.quantization.budget import Charged, charge, find_roundings
-from eqsat.quantization.conversions import partition_conversions
-from eqsat.quantization.data import CalibrationData
+from eqsat.quantization.calibration_data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
-from eqsat.quantization.layers import layer_rows
-from eqsat.quantization.limits import relative_noise
+from eqsat.quantization.integer_part import partition_conversions
+from eqsat.quantization.layer_costs import layer_rows
 from eqsat.quantization.noise import Noise, decibel, measure_sqnr
+from eqsat.quantization.noise_limits import relative_noise
 from eqsat.quantization.options import QuantizationOptions
 from eqsat.quantization.restrict import (
     floats_inside,

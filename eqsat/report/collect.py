@@ -6,23 +6,23 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eqsat.egraph.judge import Judge
+from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.origin import Origin
-from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.extract.program_cost import readers
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
-from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
+from eqsat.partition.value_names import value_names
 from eqsat.report import summary as report
-from eqsat.report.compare import compare
-from eqsat.report.growth import growth
-from eqsat.report.memory import memory_of_plan
-from eqsat.report.regions import kernel_rows, operators, region_rows
+from eqsat.report.memory_map import memory_of_plan
+from eqsat.report.region_rows import kernel_rows, operators, region_rows
+from eqsat.report.rule_growth import growth
 from eqsat.report.trust import trust_in
+from eqsat.report.two_graphs import compare
 from eqsat.rules.listing import short_place
 from eqsat.schema.chosen_sizes import typical
 from eqsat.stages.assemble import Program

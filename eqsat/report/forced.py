@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.errors import OptimizationError
-from eqsat.extract.cost import needed
 from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.program_cost import needed
 from eqsat.extract.solve import solve
 
 MOST_VALUES = 6

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat import units
-from eqsat.egraph.judge import Judge
+from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.snapshot import ENode
 from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.why import Place, Why
-from eqsat.extract.cost import HOST, Cost, cost_of, needed
 from eqsat.extract.problem import Choice, Solution
+from eqsat.extract.program_cost import HOST, Cost, cost_of, needed
 from eqsat.report.by_values import NodeValues, covered
 from eqsat.report.forced import Forcing
 from eqsat.rules.expand import operators

@@ -16,7 +16,7 @@ import markupsafe
 from eqsat import units
 from eqsat.report import pictures
 from eqsat.report.breakdown import NAMES, breakdown
-from eqsat.report.drawing import script_data
+from eqsat.report.drawn_graphs import script_data
 from eqsat.report.gap import explain_gap
 from eqsat.report.summary import Summary, group_host_operators, host_causes
 from eqsat.report.table import as_text

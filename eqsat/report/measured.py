@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eqsat.errors import EqsatError
-from eqsat.report.memory import memory_of_program
+from eqsat.report.memory_map import memory_of_program
 from eqsat.report.summary import Measured, Summary
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from eqsat import units
 from eqsat.report.chart import Chart, ChartAxis
-from eqsat.report.memory import MemoryMap
+from eqsat.report.memory_map import MemoryMap
 from eqsat.report.summary import KernelRow, Summary
 
 MOST_DOTS = 600

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
 from eqsat.report.graphs import Comparison
-from eqsat.report.memory import MemoryMap
+from eqsat.report.memory_map import MemoryMap
 from eqsat.report.provenance import Provenance
 from eqsat.report.quantized import Quantization
 from eqsat.report.trust import TrustInRules

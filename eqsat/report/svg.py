@@ -8,9 +8,9 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from eqsat import units
-from eqsat.report.drawing import place, sizes_of
+from eqsat.report.drawn_graphs import place, sizes_of
+from eqsat.report.graph_layout import Edge, Placed, Point
 from eqsat.report.graphs import Comparison, Graph, GraphNode
-from eqsat.report.layout import Edge, Placed, Point
 from eqsat.report.summary import Summary
 from eqsat.text import name_of
 

@@ -17,7 +17,7 @@ from eqsat import units
 from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.fitting import FittingTable, Line
 from eqsat.report.gap import explain_gap
-from eqsat.report.memory import MemoryMap
+from eqsat.report.memory_map import MemoryMap
 from eqsat.report.quantized import Quantization
 from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
 from eqsat.report.trust import trust_line, weakest_proof

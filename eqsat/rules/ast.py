@@ -19,7 +19,7 @@ from eqsat.rules.literals import String as String
 from eqsat.rules.literals import Truth as Truth
 from eqsat.rules.literals import Wildcard as Wildcard
 from eqsat.rules.tree import Node, Place, Span, without_places
-from eqsat.schema.functions import Operator
+from eqsat.schema.declared_operators import Operator
 from eqsat.schema.types import Attrs, OpKey
 
 # ---- terms -------------------------------------------------------------------------------------

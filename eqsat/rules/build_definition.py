@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from eqsat.errors import RuleError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
-from eqsat.rules.arguments import check_keyword
 from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder, operators_of
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.callee import dotted_name, known, operator
 from eqsat.rules.constness import split_constness
 from eqsat.rules.counted_axes import same_axes
 from eqsat.rules.expand import Clause, expand, extent
+from eqsat.rules.operator_arguments import check_keyword
 from eqsat.rules.scope import Binding, Context, Definition, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tree import DEEPEST, replaced, walk

@@ -30,7 +30,7 @@ from eqsat.rules.tree import DEEPEST, walk
 from eqsat.schema import opset
 from eqsat.schema.attributes import declared_kinds, make_attrs
 from eqsat.schema.body import Body
-from eqsat.schema.functions import Declared, Dtypes, Function, declared, find_function
+from eqsat.schema.declared_operators import Declared, Dtypes, Function, declared, find_function
 from eqsat.schema.types import Attrs, AttrValue, OpKey
 
 MOST_PARAMETERS = 48

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from eqsat.ops.normal import Axes
 from eqsat.ops.operators import operator
 from eqsat.rules import ast
-from eqsat.rules.arguments import Arguments, output_index, read_arguments
 from eqsat.rules.callee import (
     BoundOperator,
     CalledFunction,
@@ -22,6 +21,7 @@ from eqsat.rules.callee import (
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
+from eqsat.rules.operator_arguments import Arguments, output_index, read_arguments
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey

@@ -9,9 +9,9 @@ from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.absent_operands import check_presence
-from eqsat.rules.arguments import check_output
 from eqsat.rules.build_definition import Builder, read_doc, read_numerics
 from eqsat.rules.callee import known
+from eqsat.rules.operator_arguments import check_output
 from eqsat.rules.roots import one_by_one, read_roots, targets_of
 from eqsat.rules.scope import Frame
 from eqsat.rules.source import Source, Sources

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
-from eqsat.rules.arguments import as_rest, output_index, read_arguments
 from eqsat.rules.build_expression import ExpressionBuilder
 from eqsat.rules.build_pattern import MOST_OPERATORS
 from eqsat.rules.callee import (
@@ -19,6 +18,7 @@ from eqsat.rules.callee import (
     operator_of_sign,
 )
 from eqsat.rules.classify import is_tensor
+from eqsat.rules.operator_arguments import as_rest, output_index, read_arguments
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.ast import RESULT

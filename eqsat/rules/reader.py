@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from eqsat.bounds import without_collection
 from eqsat.errors import EqsatError, RuleError, TargetError
-from eqsat.rules import ast, kept
+from eqsat.rules import ast, rules_cache
 from eqsat.rules.location import PRELUDE, rules_dir
-from eqsat.schema.functions import Function, Operator, declared, declared_here
+from eqsat.schema.declared_operators import Function, Operator, declared, declared_here
 
 if TYPE_CHECKING:
     from eqsat.rules.reading import Names, Reading
@@ -140,10 +140,10 @@ def _read_or_found(texts: Sequence[_Text], known: tuple[Operator, ...]) -> list[
     if known or any(_DECLARATION.search(text.content) for text in texts):
         return _read_texts(texts)  # Operators are functions of this process.
     key = _key(texts)
-    found = kept.find(key)
+    found = rules_cache.find(key)
     if found is None:
         found = _read_texts(texts)
-        kept.keep(key, found)
+        rules_cache.keep(key, found)
     return found
 
 
@@ -159,7 +159,7 @@ def _key(texts: Sequence[_Text]) -> str:
         for path in (Path(text.name).parent / name, rules_dir() / name)
     ]
     named.append((str(prelude), prelude.read_text(encoding="utf-8") if prelude.exists() else ""))
-    return kept.key_of(named, (rules, [text.is_prelude for text in texts]))
+    return rules_cache.key_of(named, (rules, [text.is_prelude for text in texts]))
 
 
 @lru_cache(maxsize=64)

@@ -22,7 +22,7 @@ from eqsat.rules.parse import parse
 from eqsat.rules.recovery import parse_recovering
 from eqsat.rules.scope import Frame
 from eqsat.rules.source import Source, Sources
-from eqsat.schema.functions import Function, declared, declared_here, merged
+from eqsat.schema.declared_operators import Function, declared, declared_here, merged
 
 MOST_LETS = 1_000
 """Of one file: each name is looked up among all that are defined before it."""

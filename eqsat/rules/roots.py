@@ -8,9 +8,9 @@ from typing import TypeGuard
 
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
-from eqsat.rules.arguments import check_output
 from eqsat.rules.build_definition import Builder
 from eqsat.rules.callee import known
+from eqsat.rules.operator_arguments import check_output
 from eqsat.rules.scope import Binding, Context
 
 

@@ -11,9 +11,9 @@ from functools import cache, lru_cache
 
 from onnx import defs
 
-import eqsat.ops.functions  # noqa: F401
+import eqsat.ops.own_operators  # noqa: F401
 from eqsat.schema import opset
-from eqsat.schema.functions import Dtypes, Operator, find_declared, functions, result_count
+from eqsat.schema.declared_operators import Dtypes, Operator, find_declared, functions, result_count
 from eqsat.schema.types import OpKey
 
 _Option = defs.OpSchema.FormalParameterOption

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from eqsat.rules import kept
+from eqsat.rules import rules_cache
 from eqsat.rules.ast import Rule, RuleFile
 from eqsat.rules.location import rules_dir
 from eqsat.rules.stored import to_text
@@ -75,18 +75,18 @@ def keep_verdict(rule: Rule, verdict: Trust, *, only_first: bool = False) -> Non
     """
     key = _kept_key(rule)
     if key is not None and not (only_first and _kept(rule)):
-        kept.keep_text(_FOLDER, key, verdict, _MOST_KEPT)
+        rules_cache.keep_text(_FOLDER, key, verdict, _MOST_KEPT)
 
 
 def _kept(rule: Rule) -> Trust | None:
     key = _kept_key(rule)
-    text = None if key is None else kept.find_text(_FOLDER, key)
+    text = None if key is None else rules_cache.find_text(_FOLDER, key)
     return next((verdict for verdict in get_args(Trust) if verdict == text), None)
 
 
 def _kept_key(rule: Rule) -> str | None:
     text = content_of(rule)
-    return None if text is None else kept.key_of([("rule", text)], (), rooms=_ROOMS)
+    return None if text is None else rules_cache.key_of([("rule", text)], (), rooms=_ROOMS)
 
 
 @cache

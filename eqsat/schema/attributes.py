@@ -17,8 +17,8 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.schema import opset
+from eqsat.schema.declared_operators import Declared, find_declared
 from eqsat.schema.dtypes import to_dtype
-from eqsat.schema.functions import Declared, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 
 _Kind = ir.AttributeType

@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError
-from eqsat.model.names import unused
 from eqsat.model.shadowing import defined_names
+from eqsat.model.unused_names import unused
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs

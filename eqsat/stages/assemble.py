@@ -10,11 +10,11 @@ import onnx_ir as ir
 from eqsat.extract.problem import Solution
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.assemble import assemble as assemble_plan
-from eqsat.partition.functions import to_model
 from eqsat.partition.partition_functions import PartitionFunction, annotate_composites
 from eqsat.partition.plan import Plan, Region
 from eqsat.partition.regions import regions
 from eqsat.partition.subgraphs import with_bodies
+from eqsat.partition.write_plan import to_model
 from eqsat.rules.ast import Target
 from eqsat.stages.price import Priced
 

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from eqsat.errors import OptimizationError
 from eqsat.rules.ast import Build, Composite, Rule, operands
 from eqsat.rules.tree import walk
-from eqsat.schema.functions import Operator, find_function
+from eqsat.schema.declared_operators import Operator, find_function
 from eqsat.schema.opset import EQSAT, OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
 

@@ -7,11 +7,11 @@ from numbers import Integral
 from typing import get_args
 
 from eqsat.errors import OptimizationError
-from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.program_cost import needed, program_cost
+from eqsat.extract.programs.one_e_node import together
 from eqsat.extract.programs.ties import settle_ties
-from eqsat.extract.programs.together import together
 from eqsat.extract.solve import solve
 from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Event

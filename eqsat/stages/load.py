@@ -15,23 +15,23 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.given_sizes import split as split_dims
-from eqsat.model.write.bounded import within_opset
+from eqsat.model.write.max_opset import within_opset
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import CarriedOut, Placed, place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.claims import claims_of
 from eqsat.rules.location import is_shipped
-from eqsat.rules.operators import operators_of
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.rules.user_operators import operators_of
+from eqsat.schema.declared_operators import Operator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.functions import Operator, declared, declared_here
 from eqsat.schema.metadata import TARGETS
 from eqsat.schema.types import OpKey
 from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
-from eqsat.targets.registry import load_targets, target_files
+from eqsat.targets.find_targets import load_targets, target_files
 
 MOST_NAMES = 5
 """Composites that a note lists."""

@@ -12,8 +12,8 @@ from eqsat.egraph.limits import check_limits
 from eqsat.model.read.given_sizes import Size
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass
+from eqsat.rules.user_operators import Declaration
 
 Objective = Literal["best", "worst", "random"]
 

@@ -13,7 +13,7 @@ from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded
 from eqsat.stages.saturate import Saturated
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 
 @dataclass(frozen=True, slots=True)

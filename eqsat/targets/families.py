@@ -40,7 +40,7 @@ def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family
 
     Args:
         name: As in the file.
-        env: The names in the entry's expressions, see :mod:`eqsat.targets.names`.
+        env: The names in the entry's expressions, see :mod:`eqsat.targets.condition_names`.
     """
     entries = (f for f in target.families if not f.names or name in f.names)
     return next((f for f in entries if holds(f.where, env) is None), None)

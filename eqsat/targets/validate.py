@@ -13,7 +13,7 @@ from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand, most_clauses
 from eqsat.rules.location import is_shipped
 from eqsat.rules.signatures import signature
-from eqsat.schema.functions import declared
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
 

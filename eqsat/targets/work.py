@@ -11,7 +11,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.body import Body
 from eqsat.schema.types import TensorType
-from eqsat.targets.sizes import size_in_bytes
+from eqsat.targets.tensor_bytes import size_in_bytes
 
 Limit = Literal["compute", "memory", "launch", "nothing"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from eqsat.errors import VerificationError
 from eqsat.execute.difference import Difference as OutputDifference
-from eqsat.verify.judge import Difference
+from eqsat.verify.judge_values import Difference
+from eqsat.verify.leaf_samples import Style
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs
-from eqsat.verify.samples import Style
 
 MOST_RULES = 6
 

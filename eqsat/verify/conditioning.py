@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.wide import FLOATS, smallest_normal
-from eqsat.verify.judge import Perturbed, magnitude
+from eqsat.verify.judge_values import Perturbed, magnitude
 from eqsat.verify.oracle import Failed, Value
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Call, Programs, wide, widened

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.partition.emit import has_subgraphs
-from eqsat.verify import judge
+from eqsat.partition.onnx_nodes import has_subgraphs
+from eqsat.verify import judge_values
 from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_weights
-from eqsat.verify.judge import Difference
+from eqsat.verify.judge_values import Difference
+from eqsat.verify.leaf_samples import Style
 from eqsat.verify.oracle import Failed, Oracle, Refused, Value, own
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Call, Programs, wide
-from eqsat.verify.ranges import Meaning, Meanings
-from eqsat.verify.samples import Style
 from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
+from eqsat.verify.type_ranges import Meaning, Meanings
 
 
 @dataclass
@@ -66,12 +66,12 @@ class Examiner:
         except Failed:
             return None, values
         theirs = fed(piece, values)
-        meanings = Meanings(self.programs, piece, sample, judge.narrowest(self._types(piece)))
+        meanings = Meanings(self.programs, piece, sample, judge_values.narrowest(self._types(piece)))
         try:
             right = self._right(piece, dict(theirs), own)
         except Failed as error:
             return self._failed(piece, sample, meanings, str(error)), values
-        found = judge.incomparable(left, right)
+        found = judge_values.incomparable(left, right)
         if found is not None or not isinstance(left, np.ndarray):
             return None if found is None or self._kernels_differ(piece, sample, right) else found, values
         if precise:
@@ -99,14 +99,14 @@ class Examiner:
             return Difference(f"{first.names[0]} executes the input but not the result: {str(error)[:200]}")
         except Failed:
             return None
-        found = judge.incomparable(left, right)
+        found = judge_values.incomparable(left, right)
         if found is not None:
             return None if self._kernels_differ(piece, sample, right) else found
         return self._natively(piece, sample, style, meanings, left, right, precise=False)
 
     def _note(self, left: np.ndarray, right: np.ndarray, style: Style) -> None:
         if style.is_ordinary and left.dtype.kind not in "bOUS":
-            error, scale = judge.distance(left, right), judge.magnitude(left)
+            error, scale = judge_values.distance(left, right), judge_values.magnitude(left)
             finite = error[np.isfinite(error)]
             if finite.size and scale:
                 self.worst = max(self.worst, float(finite.max()) / scale)
@@ -135,7 +135,7 @@ class Examiner:
         if both is None or both[0].dtype.kind != "f" or both[0].shape != native.shape:
             return None
         left, right = both
-        mask = judge.beyond_wide(left, right, meanings.rtol)
+        mask = judge_values.beyond_wide(left, right, meanings.rtol)
         if mask.any():
             # A value that overflows in float64 as well may be finite in an even wider type.
             meaning = meanings.get()
@@ -145,19 +145,19 @@ class Examiner:
             mask &= ~meaning.input_excused(native)
         if mask.any() and not self.tolerance.strict:
             shaken = shaken_input(self.programs, piece, sample, wide)
-            mask = judge.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
+            mask = judge_values.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
         if mask.any() and piece.right and not self.tolerance.strict:
             # Roundings of float64 itself, if the result is another program over the reals.
             shaken = shaken_result(self.programs, piece, sample, wide)
-            mask = judge.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
+            mask = judge_values.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
         if mask.any() and piece.right:
             # Where constants of the result cancel, their rounding becomes visible.
             weights = shaken_weights(self.programs, piece, sample, strict=self.tolerance.strict)
-            mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece) / 2, weights)
+            mask = judge_values.without_ill_conditioned(mask, right, left, self._epsilon(piece) / 2, weights)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
-            mask = judge.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
-        return judge.difference(mask, left, right) if mask.any() else None
+            mask = judge_values.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
+        return judge_values.difference(mask, left, right) if mask.any() else None
 
     def _natively(
         self,
@@ -173,30 +173,30 @@ class Examiner:
             found = self._by_same_kernels(piece, sample)
             if found is not None:
                 return found
-        mask = judge.beyond(left, right, strict=False, lsb=self.tolerance.lsb)
+        mask = judge_values.beyond(left, right, strict=False, lsb=self.tolerance.lsb)
         if not mask.any():
             return None
         self._suspect(piece, sample, style)
-        integer = judge.is_integer(left.dtype) or left.dtype.kind == "b"
+        integer = judge_values.is_integer(left.dtype) or left.dtype.kind == "b"
         if not integer and precise and not style.is_ordinary:
             # float64 has seen no difference, and large and tiny numbers may leave the type's range between operators.
             return None
         delta = 64 * self._epsilon(piece)
         shaken = shaken_input(self.programs, piece, sample, self.oracle)
-        mask = judge.without_ill_conditioned(mask, left, right, delta, shaken)
+        mask = judge_values.without_ill_conditioned(mask, left, right, delta, shaken)
         if mask.any():
             mask &= ~meanings.get().excused(left, right)
         if mask.any():
             shaken = shaken_result(self.programs, piece, sample, own)
             # The result may be another program over the reals, which rounds other terms than the input.
-            mask = judge.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
+            mask = judge_values.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
         if not mask.any():
             return None
         if self._kernels_differ(piece, sample, right) or (
             not style.is_ordinary and self._agrees_elsewhere(piece, sample)
         ):
             return None
-        return judge.difference(mask, left, right)
+        return judge_values.difference(mask, left, right)
 
     def _by_same_kernels(self, piece: Piece, sample: Sample) -> Difference | None:
         """The difference where only the order of additions may differ: both sides by eqsat's kernels.
@@ -208,8 +208,8 @@ class Examiner:
         both = self._both(piece, sample, own)
         if both is None:
             return None
-        mask = judge.beyond(*both, strict=True, lsb=0)
-        return judge.difference(mask, *both) if mask.any() else None
+        mask = judge_values.beyond(*both, strict=True, lsb=0)
+        return judge_values.difference(mask, *both) if mask.any() else None
 
     def _suspect(self, piece: Piece, sample: Sample, style: Style) -> None:
         """Remembers an inexact piece in which only exact rules left traces."""
@@ -230,9 +230,9 @@ class Examiner:
                 second = self._left(piece, sample, own, {})
             except Failed:
                 return False
-        if not isinstance(second, np.ndarray) or judge.incomparable(second, right) is not None:
+        if not isinstance(second, np.ndarray) or judge_values.incomparable(second, right) is not None:
             return False
-        return not judge.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
+        return not judge_values.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 
     def _agrees_elsewhere(self, piece: Piece, sample: Sample) -> bool:
         """Whether both sides agree by the input's oracle: then eqsat's kernels differ from those of the oracle.
@@ -242,7 +242,7 @@ class Examiner:
         both = self._both(piece, sample, self.oracle)
         if both is None:
             return False
-        return not judge.beyond(*both, strict=self.tolerance.strict, lsb=self.tolerance.lsb).any()
+        return not judge_values.beyond(*both, strict=self.tolerance.strict, lsb=self.tolerance.lsb).any()
 
     # ---- both sides -------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Examiner:
             right = self._right(piece, fed(piece, values), call)
         except Failed:
             return None
-        if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+        if not isinstance(left, np.ndarray) or judge_values.incomparable(left, right) is not None:
             return None
         return left, right
 

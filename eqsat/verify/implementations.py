@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from eqsat.schema.types import Attrs, OpKey
-from eqsat.verify import judge
+from eqsat.verify import judge_values
 from eqsat.verify.oracle import Failed, Oracle, Value, own
 from eqsat.verify.programs import Programs
 from eqsat.verify.sides import Noise
@@ -69,9 +69,9 @@ def _difference(
     op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int, at: int, left: Value, right: Value
 ) -> str | None:
     """How a result differs from another by more than rounding, its own or that of the operands; None if it does not."""
-    if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+    if not isinstance(left, np.ndarray) or judge_values.incomparable(left, right) is not None:
         return None
-    mask = judge.beyond(left, right, strict=False, lsb=1)
+    mask = judge_values.beyond(left, right, strict=False, lsb=1)
     if not mask.any():
         return None
 
@@ -82,10 +82,10 @@ def _difference(
         except Failed:
             return None
 
-    mask = judge.without_ill_conditioned(mask, right, left, _DELTA, perturbed)
+    mask = judge_values.without_ill_conditioned(mask, right, left, _DELTA, perturbed)
     if not mask.any():
         return None
-    worst = judge.difference(mask, left, right)
+    worst = judge_values.difference(mask, left, right)
     return (
         f"{worst.left} and {worst.right} at [{', '.join(map(str, worst.index))}]; "
         f"{worst.differing:,} of {worst.elements:,} elements differ"

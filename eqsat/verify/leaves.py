@@ -10,11 +10,11 @@ import onnx_ir as ir
 from eqsat.ops.operators import has
 from eqsat.ops.properties import value_inputs
 from eqsat.ops.traits import Trait
-from eqsat.verify import judge
+from eqsat.verify import judge_values
+from eqsat.verify.leaf_samples import Style, draw
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs
-from eqsat.verify.samples import Style, draw
 from eqsat.verify.thresholds import MOST_ELEMENTS
 
 
@@ -85,9 +85,9 @@ def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tu
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "fV" or not value.size:
                 continue
             if k is not None and programs.dynamic[k]:
-                peak = max(peak, judge.magnitude(value))
+                peak = max(peak, judge_values.magnitude(value))
             elif value.size <= MOST_ELEMENTS:
-                marks.append(judge.magnitude(value))
+                marks.append(judge_values.magnitude(value))
         for mark in marks:
             if 0 < peak < 2 * mark < np.inf and mark < 1e30:
                 found.setdefault(2.0 ** np.ceil(np.log2(4 * mark / peak)))

@@ -23,7 +23,7 @@ from eqsat.ops.undefined import Undefined as OpenResult
 from eqsat.ops.undefined import Unrepresentable
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
-from eqsat.schema.functions import find_reference, function_body
+from eqsat.schema.declared_operators import find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
 Value = Any

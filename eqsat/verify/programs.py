@@ -26,8 +26,8 @@ from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType
-from eqsat.verify.kernels import Kernels, flattened
 from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.plain_operators import Kernels, flattened
 
 Call = Callable[[OpKey, Attrs, Sequence[Value], int], tuple[Value, ...]]
 """Evaluates one operator."""

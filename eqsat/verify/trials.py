@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.verify.examine import Examiner
-from eqsat.verify.judge import Difference
+from eqsat.verify.judge_values import Difference
+from eqsat.verify.leaf_samples import EQUAL, EXTREME, LEAST, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
 from eqsat.verify.leaves import factors, obstacle, sample
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece, deepened, uncut
-from eqsat.verify.samples import EQUAL, EXTREME, LEAST, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
 from eqsat.verify.sides import Sample
 from eqsat.verify.thresholds import thresholds
 

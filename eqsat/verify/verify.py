@@ -24,18 +24,18 @@ from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.chosen_sizes import equated, samples, typical
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.verify import judge
+from eqsat.verify import judge_values
 from eqsat.verify.blame import error_of
-from eqsat.verify.constants import wrong_constant
 from eqsat.verify.culprits import Fails, culprits, model_of
 from eqsat.verify.examine import Examiner, Tolerance
+from eqsat.verify.folded_constants import wrong_constant
 from eqsat.verify.implementations import unlike_operator
-from eqsat.verify.judge import Difference
+from eqsat.verify.judge_values import Difference
+from eqsat.verify.leaf_samples import ORDINARY, Style
 from eqsat.verify.leaves import obstacle
 from eqsat.verify.oracle import Failed, Oracle, Value
 from eqsat.verify.pieces import Piece, find_pieces
 from eqsat.verify.programs import Programs
-from eqsat.verify.samples import ORDINARY, Style
 from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, Undecided
 from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, run_input, run_result
 
@@ -341,9 +341,9 @@ def _tolerance(strict: bool, model: ir.Model) -> str:
     names = {v.dtype.numpy().name for v in model.graph.outputs if v.dtype is not None and v.dtype.is_floating_point()}
     if strict:
         return "exact except for the order of additions"
-    rtol = max((judge.NATIVE.get(n, judge.COARSE) for n in names), default=0.0)
+    rtol = max((judge_values.NATIVE.get(n, judge_values.COARSE) for n in names), default=0.0)
     return (
-        f"{rtol:g} of a tensor's largest magnitude; {judge.narrowest(names):g} of each element in float64"
+        f"{rtol:g} of a tensor's largest magnitude; {judge_values.narrowest(names):g} of each element in float64"
         if names
         else "1 lsb"
     )

@@ -13,7 +13,7 @@ from eqsat.errors import EqsatError, LimitError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.schema.types import GraphAttr
-from eqsat.verify import judge
+from eqsat.verify import judge_values
 from eqsat.verify.oracle import MOST_ROUNDS, Failed, Undefined, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
 from eqsat.verify.sides import Noise
@@ -117,8 +117,8 @@ def _is_like_draws(same: Value, right: Value, draws: Sequence[Value]) -> bool:
     mask = _beyond(same, right)
     if mask is None:
         return False
-    moved = [judge.distance(same, draw) for draw in draws if judge.incomparable(same, draw) is None]
-    error = judge.distance(same, right)
+    moved = [judge_values.distance(same, draw) for draw in draws if judge_values.incomparable(same, draw) is None]
+    error = judge_values.distance(same, right)
     left = mask & _unmoved(error, moved)
     if len(moved) < _DRAWS:
         return not left.any()
@@ -128,7 +128,7 @@ def _is_like_draws(same: Value, right: Value, draws: Sequence[Value]) -> bool:
 
 
 def _unmoved(error: np.ndarray, moved: Sequence[np.ndarray]) -> np.ndarray:
-    return ~(error <= judge.SAFETY * np.max(moved, axis=0, initial=0.0))
+    return ~(error <= judge_values.SAFETY * np.max(moved, axis=0, initial=0.0))
 
 
 def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
@@ -168,6 +168,6 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
 
 
 def _beyond(left: Value, right: Value) -> np.ndarray | None:
-    if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+    if not isinstance(left, np.ndarray) or judge_values.incomparable(left, right) is not None:
         return None
-    return judge.beyond(left, right, strict=False, lsb=1)
+    return judge_values.beyond(left, right, strict=False, lsb=1)

@@ -11,8 +11,8 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.audit.audit_nodes import audit
 from eqsat.audit.report import AuditReport
-from eqsat.audit.run import audit
 from eqsat.cli import main
 from eqsat.egraph import demand_tables
 from eqsat.egraph.made_constants import MadeConstants

@@ -16,7 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends import Backend, Code, Kernel, Run, Writer
 from eqsat.backends.backend import Prepared
-from eqsat.backends.values import Operand
+from eqsat.backends.region import Operand
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import eqsat
 from eqsat import op
-from eqsat.backends import registry
+from eqsat.backends import find_backends
 from eqsat.cli import cli
 from eqsat.errors import BackendError
 from tests.backends.units import TARGET, Units
@@ -40,17 +40,17 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def test_a_shipped_backend_is_found_by_name() -> None:
-    assert registry.names() == ["dnnl"]
-    assert registry.named("dnnl").library == "oneDNN"
+    assert find_backends.names() == ["dnnl"]
+    assert find_backends.named("dnnl").library == "oneDNN"
 
 
 def test_an_installed_backend_is_found_by_name(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = (
-        EntryPoint("units", "tests.backends.units:Units", registry.GROUP),
-        EntryPoint("broken", "tests.backends.units:Nothing", registry.GROUP),
+        EntryPoint("units", "tests.backends.units:Units", find_backends.GROUP),
+        EntryPoint("broken", "tests.backends.units:Nothing", find_backends.GROUP),
     )
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else ())
-    assert registry.names() == ["broken", "dnnl", "units"]
+    monkeypatch.setattr(find_backends, "entry_points", lambda group: points if group == find_backends.GROUP else ())
+    assert find_backends.names() == ["broken", "dnnl", "units"]
     for means in ("numpy", "c"):
         (y,) = eqsat.run(model, arrays(), backend=means, vendors=["units"]).values()
         np.testing.assert_array_equal(y, np.ones((4, 4), np.float32))

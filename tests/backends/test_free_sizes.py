@@ -20,7 +20,7 @@ from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import BackendError
-from eqsat.execute.regions import MOST_SHAPES
+from eqsat.execute.backend_regions import MOST_SHAPES
 from eqsat.partition.saved import inline
 from tests.backends.units import TARGET, Units
 

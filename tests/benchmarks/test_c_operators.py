@@ -15,7 +15,7 @@ from benchmarks.own_settings import own
 from benchmarks.peer import session
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[4, 6, 10] x, int64[3] i, float[10, 24] w, float[24] b, float[24, 10] v) => (float[4, 10, 3] y) {

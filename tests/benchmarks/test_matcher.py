@@ -12,8 +12,8 @@ from benchmarks.baseline.matcher import Found, find
 from benchmarks.baseline.tables import tables
 from eqsat.model.load import load
 from eqsat.rules.reader import read_files
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 
 _HEAD = """target t
     peak float32 = 1e9

@@ -14,11 +14,11 @@ from benchmarks.baseline.expr import Expr, from_model
 from benchmarks.baseline.partition import HOST, Partition
 from benchmarks.baseline.price import host_price, price
 from benchmarks.baseline.tables import Facts, operator_cost, tables
-from eqsat.extract.cost import cost_of
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import cost_of
 from eqsat.model.load import load
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.benchmarks.programs import as_program, random_program
 
 

@@ -22,8 +22,8 @@ from benchmarks.baseline.tables import tables
 from benchmarks.models import light, light_path
 from eqsat.model.load import load
 from eqsat.rules.ast import Target
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 
 TVM_PATTERNS = Path(baseline.__file__).parent / "tvm_patterns.target"
 

@@ -11,8 +11,8 @@ from benchmarks.baseline.price import price
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.benchmarks.programs import run
 from tests.fuzz.generator import generate
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.thinking import PAGE, PICTURES, Found, drawn, followed, pieces
 from eqsat import units
-from eqsat.extract.cost import program_cost
+from eqsat.extract.program_cost import program_cost
 from tests.extract.oracle import programs
 
 SPACE = "{http://www.w3.org/2000/svg}"

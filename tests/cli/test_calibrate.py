@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from eqsat.cli import main
-from eqsat.codegen.calibration import calibrate as calibration
+from eqsat.codegen.calibration import measure_host as calibration
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.generate import generate
 from eqsat.codegen.predict import predict
-from eqsat.targets.registry import load_host, targets_dir
+from eqsat.targets.find_targets import load_host, targets_dir
 
 Capture = pytest.CaptureFixture[str]
 SHIPPED = (targets_dir() / "c.target").read_text("utf-8")

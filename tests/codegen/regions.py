@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx import helper
 
 from eqsat.model.load import load
-from eqsat.partition.emit import COMPOSITE, REGION, TARGET
+from eqsat.partition.onnx_nodes import COMPOSITE, REGION, TARGET
 from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
 
 DOMAINS = ("", "com.microsoft", "eqsat")

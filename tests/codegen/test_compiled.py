@@ -218,16 +218,16 @@ def test_a_size_without_a_bound_is_named() -> None:
 
 
 def test_runs_of_a_result_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from eqsat.codegen import kept
+    from eqsat.codegen import kept_programs
 
     made: list[Any] = []
 
-    class Counted(kept.CModel):
+    class Counted(kept_programs.CModel):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             made.append(options["dims"])
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(kept, "CModel", Counted)
+    monkeypatch.setattr(kept_programs, "CModel", Counted)
     x = eqsat.input("x", ("n", 4))
     graph = eqsat.graph(op.Relu(x))
     ranged, unbounded = eqsat.optimize(graph, dims={"n": (1, 4)}), eqsat.optimize(graph)

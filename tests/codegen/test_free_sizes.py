@@ -17,7 +17,7 @@ import eqsat
 from eqsat.cli import main
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernels.shared.registry import families
+from eqsat.codegen.kernels.shared.families import families
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.inputs import complete_inputs

@@ -215,7 +215,7 @@ def test_what_a_target_file_says_is_c_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_targets_that_differ_in_case_have_files_of_their_own() -> None:
-    from eqsat.codegen.names import unique
+    from eqsat.codegen.c_names import unique
 
     assert unique(["kiwi", "KIWI", "Kiwi", "ki-wi", "dnnl"], "t") == ["kiwi", "KIWI_2", "Kiwi_3", "ki_wi", "dnnl"]
 

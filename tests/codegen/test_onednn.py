@@ -14,7 +14,7 @@ import pytest
 import eqsat
 from benchmarks.models import SHARED
 from eqsat import op
-from eqsat.backends.onednn import BACKEND, library, steps
+from eqsat.backends.onednn import BACKEND, library, post_operations
 from eqsat.backends.onednn.description import Post
 from eqsat.backends.onednn.library import require_onednn
 from eqsat.codegen.compiler import find_compiler
@@ -157,7 +157,7 @@ def test_a_region_that_is_refused_when_primitives_are_made_runs_in_portable_c(tm
 
 @needs_onednn
 def test_from_python_the_refused_kernel_alone_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(steps._UNARY, "Tanh", lambda a: [Post("dnnl_alg_kind_undef")])
+    monkeypatch.setitem(post_operations._UNARY, "Tanh", lambda a: [Post("dnnl_alg_kind_undef")])
     x = eqsat.input("x", (2, 16, 8, 8))
     y = op.Sigmoid(op.MaxPool(op.Tanh(op.MaxPool(x, kernel_shape=[3, 3])), kernel_shape=[2, 2]))
     result = eqsat.optimize(eqsat.graph(y), targets=[CLOSE])

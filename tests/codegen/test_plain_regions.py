@@ -14,7 +14,7 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import ALL, PORTABLE, SCALAR
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
-from eqsat.partition.emit import REGION
+from eqsat.partition.onnx_nodes import REGION
 
 
 def founding_example() -> eqsat.Result:

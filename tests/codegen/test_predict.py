@@ -21,7 +21,7 @@ from eqsat.model.load import load
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
 from eqsat.schema.types import OpKey
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 from tests.codegen import __main__ as conformance
 from tests.codegen import nodes
 from tests.codegen.random_graphs import random_model

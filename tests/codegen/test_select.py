@@ -19,7 +19,7 @@ from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import AVX2
-from eqsat.codegen.kernels.shared.registry import entry_name, families
+from eqsat.codegen.kernels.shared.families import entry_name, families
 from eqsat.codegen.runtime import CModel
 from eqsat.codegen.select import choices
 from eqsat.execute.executor import Executor
@@ -27,7 +27,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.save import save
 from eqsat.search import Search
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 MODELS: dict[str, tuple[str, str]] = {}
 """Name -> interface and body; constants are random, by the shapes behind their names: ``w_8x4x3x3``."""

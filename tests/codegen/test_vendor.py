@@ -11,8 +11,8 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.backends.values import Operand, Tensor
-from eqsat.codegen import dtypes
+from eqsat.backends.region import Operand, Tensor
+from eqsat.codegen import c_types
 from eqsat.codegen.call_text import Call, declarations
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
@@ -118,7 +118,7 @@ def call(text: str, dtype: type) -> Call:
 
 
 def c_type(operand: Operand) -> str:
-    return dtypes.storage(operand.dtype) if isinstance(operand, Tensor) else dtypes.c_type(operand)
+    return c_types.storage(operand.dtype) if isinstance(operand, Tensor) else c_types.c_type(operand)
 
 
 def test_texts_of_calls() -> None:

@@ -15,10 +15,10 @@ import eqsat
 from benchmarks.discover import term as _term
 from eqsat.check.checked import check_rules
 from eqsat.cli import cli
+from eqsat.discover.elementwise_terms import Enumeration, Pair, Term
+from eqsat.discover.find_rules import Discovery, discover_rules
 from eqsat.discover.general import most_general
-from eqsat.discover.implied import not_implied
-from eqsat.discover.rules import Discovery, discover_rules
-from eqsat.discover.terms import Enumeration, Pair, Term
+from eqsat.discover.implied_pairs import not_implied
 from eqsat.errors import RuleError
 from eqsat.rules.reader import read_text
 

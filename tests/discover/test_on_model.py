@@ -15,8 +15,8 @@ import eqsat
 from eqsat.cli import cli
 from eqsat.discover.classes import ClassValues
 from eqsat.discover.cuts import Cuts
+from eqsat.discover.find_rules import Discovery, discover_rules
 from eqsat.discover.on_model import rules_of_model
-from eqsat.discover.rules import Discovery, discover_rules
 from eqsat.discover.spelling import number_text, spellings
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.egraph import compile as compiling
-from eqsat.egraph.compile import CompiledClause, Compiler
+from eqsat.egraph import compile_rules as compiling
+from eqsat.egraph.compile_rules import CompiledClause, Compiler
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.selection import select_rules
 from eqsat.schema.types import OpKey
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
 
 OPERATORS = {
     "convolution": [("Conv", 3), ("Relu", 1), ("Add", 2), ("Sigmoid", 1), ("Mul", 2), ("BatchNormalization", 5)],

@@ -10,8 +10,8 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.audit.samples import sample
-from eqsat.audit.values import Values
+from eqsat.audit.class_values import Values
+from eqsat.audit.input_samples import sample
 from eqsat.egraph.language import COMMUTED
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.explain.derivations import Derivations, Match

@@ -15,7 +15,7 @@ from eqsat.api import load
 from eqsat.cli import main
 from eqsat.errors import ModelError
 from eqsat.explain.origin import ORIGINS, Folded, Origin, Origins, Step, find, pack, unpack
-from eqsat.explain.saved import read_origins
+from eqsat.explain.saved_origins import read_origins
 
 STEP = Step("r", "a.rules:1", "exact", "Relu(Relu(x))", "Relu(x)")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from eqsat.errors import OptimizationError
-from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.greedy import greedy
-from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.regions.stages import stages
 from eqsat.extract.solve import solve
 from tests.extract import oracle

@@ -14,9 +14,9 @@ import pytest
 from eqsat.extract import context, parts, shared
 from eqsat.extract.alike import Known, form_of
 from eqsat.extract.context import find_context, rest_problem
-from eqsat.extract.cost import check, needed, program_cost
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
+from eqsat.extract.program_cost import check, needed, program_cost
 from eqsat.extract.recomputed import RelaxedSearch, recomputed
 from eqsat.extract.reduce.dominators import Dominators
 from eqsat.extract.shared import SharedSearch

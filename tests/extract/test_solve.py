@@ -18,12 +18,12 @@ import pytest
 from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 from eqsat.extract import parts
-from eqsat.extract.cost import check, needed
 from eqsat.extract.effort import Effort
 from eqsat.extract.fewer_targets import restricted, selections
 from eqsat.extract.milp.highs import Program, Rows
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
+from eqsat.extract.program_cost import check, needed
 from eqsat.extract.solve import solve
 from eqsat.extract.split import split
 from tests.extract.networks import quantized_network, residual_network

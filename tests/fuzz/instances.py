@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.check.attempt import draw
-from eqsat.check.data import DTYPES
-from eqsat.check.drawing import Drawing
+from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Instance, Leaf
+from eqsat.check.instance_data import DTYPES
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand

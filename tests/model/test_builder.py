@@ -13,7 +13,7 @@ import eqsat
 from eqsat.errors import ModelError
 from eqsat.model.builder import Tensor, UnknownOperator, constant
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.functions import Function, declare_function
+from eqsat.schema.declared_operators import Function, declare_function
 from eqsat.schema.opset import operator_names
 from eqsat.schema.types import OpKey
 from tests.model.running import run_ort, run_reference

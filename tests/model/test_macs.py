@@ -14,7 +14,7 @@ import pytest
 from eqsat.errors import OptimizationError
 from eqsat.model.macs import body_macs, macs
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.functions import REQUANTIZE
+from eqsat.ops.own_operators import REQUANTIZE
 from eqsat.ops.properties import is_data_movement, schema_operators
 from eqsat.schema.types import GraphAttr, OpKey, TensorType
 

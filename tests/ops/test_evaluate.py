@@ -10,12 +10,12 @@ import pytest
 from eqsat.errors import ExecutionError
 from eqsat.model.inference.infer import infer_types
 from eqsat.ops.evaluate import describe, evaluate, evaluate_body
-from eqsat.ops.functions import CAST_HINT, REQUANTIZE, STOP_FUSION, straight_line
 from eqsat.ops.operators import operator
+from eqsat.ops.own_operators import CAST_HINT, REQUANTIZE, STOP_FUSION, straight_line
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.functions import Function, declare_function, find_function, function_body, functions
+from eqsat.schema.declared_operators import Function, declare_function, find_function, function_body, functions
 from eqsat.schema.types import OpKey, TensorAttr, TensorType
 from tests.ops.oracle import same, values
 

@@ -11,7 +11,7 @@ from onnx.shape_inference import InferenceError
 
 from eqsat.errors import ExecutionError
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.functions import straight_line
+from eqsat.ops.own_operators import straight_line
 from eqsat.ops.properties import (
     is_commutative,
     is_data_movement,
@@ -19,7 +19,7 @@ from eqsat.ops.properties import (
     schema_operators,
     value_inputs,
 )
-from eqsat.schema.functions import Function, declare_function
+from eqsat.schema.declared_operators import Function, declare_function
 from eqsat.schema.types import GraphAttr, OpKey
 from tests.ops.oracle import same, values
 

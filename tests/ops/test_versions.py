@@ -9,11 +9,11 @@ import onnx.defs
 import pytest
 
 from eqsat.errors import ExecutionError
-from eqsat.ops.kernel import find
+from eqsat.ops.numpy_kernel import find
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.registry import declare
 from eqsat.ops.schemas import defaults, since_version
-from eqsat.schema.functions import find_function
+from eqsat.schema.declared_operators import find_function
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, same, values

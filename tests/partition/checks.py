@@ -8,10 +8,10 @@ import onnx.inliner
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from eqsat.partition.functions import to_model
 from eqsat.partition.plan import Plan
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline
+from eqsat.partition.write_plan import to_model
 from tests.partition.plans import random_feeds, run_ort
 
 

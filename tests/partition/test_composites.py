@@ -16,8 +16,8 @@ from onnx.reference.op_run import OpRun
 from eqsat.errors import OptimizationError
 from eqsat.ops.operators import declared
 from eqsat.ops.traits import Trait
-from eqsat.partition.bodies import body_function
 from eqsat.partition.composites import Composites, operators_name
+from eqsat.partition.function_bodies import body_function
 from eqsat.schema import opset
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import GraphAttr, OpKey

@@ -12,11 +12,11 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from eqsat.errors import OptimizationError
-from eqsat.partition.functions import to_model
 from eqsat.partition.plan import PlanNode
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline
-from eqsat.schema import functions, opset
+from eqsat.partition.write_plan import to_model
+from eqsat.schema import declared_operators, opset
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey
 from eqsat.version import __version__
@@ -52,14 +52,14 @@ def test_functions_of_the_input_model_are_kept_where_called(where):
 @pytest.fixture
 def registry(monkeypatch):
     """Functions that a test registers are gone after it."""
-    monkeypatch.setattr(functions, "_FUNCTIONS", dict(functions._FUNCTIONS))
+    monkeypatch.setattr(declared_operators, "_FUNCTIONS", dict(declared_operators._FUNCTIONS))
 
 
 @pytest.mark.usefixtures("registry")
 def test_functions_of_eqsat_are_added():
     op = OpKey(f"{opset.EQSAT}.test", "HalfRelu")
     half = body(1, ("Constant", (), constant(0.5)), ("Mul", (0, 1)), ("Relu", (2,)))
-    functions.declare_function(functions.Function(op, ("x",), (), lambda attrs: half))
+    declared_operators.declare_function(declared_operators.Function(op, ("x",), (), lambda attrs: half))
     original = parsed("g (float[2, 3] x) => (float[2, 3] y) { y = Identity (x) }")
     plan = plan_of(ir.from_proto(original))
     twice = Body(1, (BodyNode(op, (), (0,)), BodyNode(OpKey("", "Neg"), (), (1,))), (2,))
@@ -90,7 +90,7 @@ def test_functions_of_eqsat_with_attributes():
         times = [("Mul", (0, 0))] + [("Mul", (0, 1 + k)) for k in range(dict(attrs)["exponent"] - 2)]
         return body(1, *times)
 
-    functions.declare_function(functions.Function(op, ("x",), (("exponent", 2),), definition))
+    declared_operators.declare_function(declared_operators.Function(op, ("x",), (("exponent", 2),), definition))
     original = parsed("g (float[3] x) => (float[3] y) { y = Identity (x) }")
     plan = plan_of(ir.from_proto(original))
 

@@ -8,8 +8,8 @@ import onnx.inliner
 import onnx_ir as ir
 import pytest
 
-from eqsat.partition.functions import to_model
 from eqsat.partition.regions import regions
+from eqsat.partition.write_plan import to_model
 from tests.partition.checks import accelerate, check, parsed, same
 from tests.partition.plans import Builder, body, constant, plan_of, random_feeds, run_ort
 

@@ -9,9 +9,9 @@ import pytest
 from onnx import version_converter
 
 from benchmarks.models import light
-from eqsat.partition.functions import to_model
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline
+from eqsat.partition.write_plan import to_model
 from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
 from tests.partition.plans import plan_of, random_feeds, run_ort
 

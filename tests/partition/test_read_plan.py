@@ -11,10 +11,10 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.model.load import load
-from eqsat.partition.functions import to_model
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedPlan, SavedScope, operand_places, read_plan
 from eqsat.partition.regions import regions
+from eqsat.partition.write_plan import to_model
 from eqsat.rules.reader import read_text
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey

@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.errors import ModelError
-from eqsat.partition.functions import to_model
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline, read_regions
+from eqsat.partition.write_plan import to_model
 from tests.partition.plans import Builder, body, random_feeds, run_ort
 from tests.partition.random_plans import random_plan
 

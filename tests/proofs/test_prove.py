@@ -11,7 +11,7 @@ from eqsat.proofs.prover import prove_bounded, prove_every_rank
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file, read_text
 
-INSTANCES = Path(__file__).parents[1] / "rule_instances"
+INSTANCES = Path(__file__).parents[1] / "check"
 WRONG = [r for name in ("wrong", "plausible_wrong") for r in read_file(INSTANCES / f"{name}.rules").rules]
 RIGHT_BUT_FOR_TYPES = ("any_one_is_neutral", "concat_of_transposes", "relu_of_any_type", "contradiction")
 """Wrong only in that their two sides have different types where they do not apply, or that they never apply."""

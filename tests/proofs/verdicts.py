@@ -22,7 +22,7 @@ from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
 from eqsat.rules.selection import further_rules, shipped_rules
 from eqsat.rules.verdicts import Trust, key_of, stored_verdict, verdicts_file
-from eqsat.targets.registry import read_target_file, targets_dir
+from eqsat.targets.find_targets import read_target_file, targets_dir
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-rule.md"
 BEGIN, END = "<!-- verdicts: written by make verdicts -->\n", "<!-- verdicts: end -->\n"

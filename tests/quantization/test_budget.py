@@ -14,8 +14,8 @@ import eqsat
 from eqsat import op
 from eqsat.egraph.approximate import Approximation
 from eqsat.execute.trace import Trace
-from eqsat.extract.cost import program_cost
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import program_cost
 from eqsat.extract.solve import solve
 from eqsat.quantization.budget import Charged, approximated, charge, find_roundings
 from eqsat.quantization.calibrate import calibrate

@@ -13,7 +13,7 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.errors import QuantizationError
-from eqsat.quantization.conversions import DOMAIN, PARTS, cut
+from eqsat.quantization.integer_part import DOMAIN, PARTS, cut
 from tests.quantization.networks import built, he, normal, residual, samples
 from tests.quantization.runtime import run as run_in_peer
 from tests.quantization.runtime import sqnr

@@ -14,7 +14,7 @@ from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
-from tests.rule_instances.oracle import onnx_runtime
+from tests.check.oracle import onnx_runtime
 
 WIDE = "r: Requantize(x, si, zi, so, zo, dtype=int32)"
 NARROW = "Requantize(x, si, zi, so, zo, **r, dtype=uint8)"

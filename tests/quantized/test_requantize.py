@@ -8,7 +8,7 @@ import pytest
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
-from tests.rule_instances.oracle import onnx_runtime
+from tests.check.oracle import onnx_runtime
 
 REQUANTIZE = OpKey("eqsat", "Requantize")
 NARROW = {np.int8: 3, np.uint8: 2, np.int16: 5, np.int32: 6}

@@ -6,7 +6,7 @@ import dataclasses
 import random
 
 from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion
-from eqsat.report.memory import MemoryMap, MemoryRow
+from eqsat.report.memory_map import MemoryMap, MemoryRow
 from eqsat.report.summary import KernelRow, Summary
 from eqsat.targets.work import Work
 from tests.report.sample import SUMMARY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from eqsat.report.memory import MemoryMap, MemoryRow
+from eqsat.report.memory_map import MemoryMap, MemoryRow
 from eqsat.report.provenance import MadeFrom, Provenance
 from eqsat.report.summary import (
     GrowthRow,

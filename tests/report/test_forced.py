@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import pytest
 
 import eqsat
-from eqsat.extract.cost import program_cost
+from eqsat.extract.program_cost import program_cost
 from eqsat.report.host import Placements
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
+from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
-from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.extract import extract
 from tests.extract.oracle import programs

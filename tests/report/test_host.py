@@ -11,8 +11,8 @@ import pytest
 import eqsat
 from eqsat.cli import main
 from eqsat.errors import ModelError, TargetError
-from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.problem import Choice
+from eqsat.extract.program_cost import needed, program_cost
 from eqsat.report.host import Placement
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text

@@ -14,7 +14,7 @@ from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import NumericsClass
 from eqsat.search import Search
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
 from tests.rules.printing import format_composite, format_rule
 
 HOST = """host tiny

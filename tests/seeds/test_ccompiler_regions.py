@@ -17,8 +17,8 @@ from benchmarks.baseline.expr import from_model
 from benchmarks.baseline.tables import tables
 from eqsat.model.load import load
 from eqsat.partition.saved import inline, read_regions
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.seeds.helpers import check_values, function, listing, operators
 
 

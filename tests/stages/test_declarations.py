@@ -18,7 +18,7 @@ from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
 from eqsat.rules.reader import read_file
-from eqsat.schema.functions import Operator, declared_here
+from eqsat.schema.declared_operators import Operator, declared_here
 
 OPERATOR = "operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n"
 TO_ACME = """

@@ -13,7 +13,7 @@ from eqsat import op
 from eqsat.cli import main
 from eqsat.errors import RuleError
 from eqsat.rules.claims import claims_of
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
 
 HEAD = """
 target mine

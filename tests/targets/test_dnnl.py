@@ -19,8 +19,8 @@ from eqsat.rules.ast import Target
 from eqsat.rules.expand import expand
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey, TensorType
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.targets.instances import FLOAT, facts, instance
 from tests.targets.test_shipped import CASES
 

@@ -20,8 +20,8 @@ from eqsat.rules.ast import Composite, Match
 from eqsat.rules.expand import Clause, expand
 from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
 from eqsat.search import Search
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.fuzz.check import ort_outputs
 from tests.targets.instances import Operand, facts, instance, model_of, variables
 from tests.targets.test_shipped import CASES

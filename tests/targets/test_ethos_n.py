@@ -16,7 +16,7 @@ from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expand import Clause, expand
 from eqsat.schema.types import TensorType
 from eqsat.search import Search
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
 from tests.fuzz.check import ort_outputs
 from tests.targets.instances import instance, model_of, variables
 from tests.targets.test_shipped import BYTES, CASES, byte, scale, weight

@@ -13,10 +13,10 @@ from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey, TensorType
-from eqsat.targets.cost import CostModel
+from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import family_entry
-from eqsat.targets.names import bind_operands
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
+from eqsat.targets.kernel_cost import CostModel
 from eqsat.targets.validate import problems
 
 HEAD = """host core

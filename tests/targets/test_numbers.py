@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from eqsat.errors import TargetError
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
+from eqsat.targets.find_targets import targets_dir
 from eqsat.targets.numbers import numerals, places, rewritten, substituted, written
-from eqsat.targets.registry import targets_dir
 
 TEXT = """# A core.
 let shared = 3e-9  # of the whole file

@@ -17,7 +17,7 @@ from eqsat import op
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.builder import Tensor
 from eqsat.rules.ast import Number, Place, Supports, Target
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 
 RNG = np.random.default_rng(0)
 NOWHERE = Place("", 1, 1)

@@ -11,8 +11,8 @@ from eqsat.rules.print_term import flat
 from eqsat.rules.reader import read_text
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey, TensorType
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 
 FILE = """
 target npu

@@ -12,8 +12,8 @@ import pytest
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expand import expand
 from eqsat.schema.types import TensorType
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import list_targets, load_targets, read_target_file, targets_dir
+from eqsat.targets.find_targets import list_targets, load_targets, read_target_file, targets_dir
+from eqsat.targets.kernel_cost import CostModel
 from eqsat.targets.validate import problems
 from tests.targets.instances import Operand, instance
 

@@ -11,8 +11,8 @@ import pytest
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey, TensorType
-from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
+from eqsat.targets.find_targets import load_targets
+from eqsat.targets.kernel_cost import CostModel
 from tests.targets.instances import FLOAT
 
 SIZES = [1, 16, 1000, 10**5, 10**7]

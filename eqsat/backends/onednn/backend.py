@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eqsat.backends.backend import Backend, Loaded, Primitive
+from eqsat.backends.c_templates import environment
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.onednn import convolution, library, movement, normalization, pooling, products
 from eqsat.backends.onednn.description import Operation, Piece, Refused
 from eqsat.backends.onednn.mapper import MAPPINGS, Context, Mapper, distinct
-from eqsat.backends.onednn.steps import map_step, materialize
-from eqsat.backends.onednn.tables import Tables
-from eqsat.backends.templates import environment
-from eqsat.backends.values import Kernel, Region, Run
+from eqsat.backends.onednn.operation_tables import Tables
+from eqsat.backends.onednn.post_operations import map_step, materialize
+from eqsat.backends.region import Kernel, Region, Run
 
 FAMILIES = (convolution, movement, normalization, pooling, products)
 """Modules that register mappings when they are imported."""

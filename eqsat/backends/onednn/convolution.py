@@ -19,7 +19,7 @@ from eqsat.backends.onednn.mapper import (
     triple,
     value,
 )
-from eqsat.backends.values import Operand, Operator, Tensor
+from eqsat.backends.region import Operand, Operator, Tensor
 from eqsat.ops.windows import Windows, integers, windows
 
 

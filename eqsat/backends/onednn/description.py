@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.values import Shape, Tensor
+from eqsat.backends.region import Shape, Tensor
 
 MOST_POSTS = 24
 """Links of a chain of post-operations; oneDNN takes 32, and some links become two."""

@@ -25,7 +25,7 @@ from eqsat.backends.onednn.description import (
     Post,
     Refused,
 )
-from eqsat.backends.values import Dequantized, Operand, Operator, Shape, Tensor
+from eqsat.backends.region import Dequantized, Operand, Operator, Shape, Tensor
 from eqsat.schema.types import OpKey
 
 LINEAR = "dnnl_eltwise_linear"

@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.backends.onednn.description import Operation, Refused
 from eqsat.backends.onednn.mapper import Joined, Mapper, attribute, mapping, tensor, value
-from eqsat.backends.values import Operator, Tensor
+from eqsat.backends.region import Operator, Tensor
 from eqsat.schema.types import OpKey
 
 _RESHAPE = OpKey("", "Reshape")

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, scalar, tensor
-from eqsat.backends.onednn.steps import quantize
-from eqsat.backends.values import Operand, Operator, Tensor
+from eqsat.backends.onednn.post_operations import quantize
+from eqsat.backends.region import Operand, Operator, Tensor
 
 
 @mapping("Softmax", "LogSoftmax")

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from eqsat.backends.onednn.description import LIMITS, Operation, Post, Refused
 from eqsat.backends.onednn.mapper import LINEAR, Mapper, attribute, mapping, merged, number, tensor, triple, value
-from eqsat.backends.values import Operator, Tensor
+from eqsat.backends.region import Operator, Tensor
 from eqsat.ops.windows import Windows, integers, windows
 
 _AVERAGE = "dnnl_pooling_avg_exclude_padding"

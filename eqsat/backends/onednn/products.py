@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.backends.onednn.convolution import Integers, finish, integers_of, scale_sums
 from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, tensor, value
-from eqsat.backends.values import Operand, Operator, Tensor
+from eqsat.backends.region import Operand, Operator, Tensor
 
 
 @mapping("MatMul")

@@ -16,25 +16,25 @@ import onnx_ir as ir
 
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.extract.from_egraph import Pricing
-from eqsat.extract.runtime import Runtime
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.extract.runtime_operators import Runtime
 from eqsat.ops.operators import has
+from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.ops.traits import Trait
-from eqsat.partition.emit import has_subgraphs, make_attributes, make_node, make_value
+from eqsat.partition.onnx_nodes import has_subgraphs, make_attributes, make_node, make_value
 from eqsat.partition.plan import PlanNode
 from eqsat.partition.written_operators import written_operator
 from eqsat.rules.ast import Expr, Target
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
+from eqsat.schema.declared_operators import find_function
 from eqsat.schema.dtypes import BYTES
-from eqsat.schema.functions import find_function
 from eqsat.schema.types import TensorType, tensor_type
 from eqsat.schema.versions import SOURCE_OPSET
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import prepare
 from eqsat.stages.options import SearchOptions
 from eqsat.stages.saturate import saturate
-from eqsat.targets.cost import CostModel
+from eqsat.targets.kernel_cost import CostModel
 
 TIME_LIMIT = 20.0
 _DRAWN = (

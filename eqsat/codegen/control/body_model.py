@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.shape_values import elements, is_sizes
+from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.model.load import load
-from eqsat.model.names import unused
 from eqsat.model.shadowing import defined_names, defined_values
+from eqsat.model.unused_names import unused
 from eqsat.partition.subgraphs import bind_graph
 from eqsat.schema.attributes import tensor_of
 from eqsat.schema.size import bounds

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import BRANCH, Branches, Sink
+from eqsat.codegen.control.border_sizes import common_range, merged
+from eqsat.codegen.control.control_node import BRANCH, Branches, Sink
 from eqsat.codegen.control.lowering import Lowering, shown_type
-from eqsat.codegen.control.sizes import common_range, merged
 from eqsat.codegen.program import Tensor
 
 

@@ -10,13 +10,13 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import CONTROL, Body, Control, Sink, Source
-from eqsat.codegen.control.sizes import ReceivedSizes
+from eqsat.codegen.control.border_sizes import ReceivedSizes
+from eqsat.codegen.control.control_node import CONTROL, Body, Control, Sink, Source
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
-from eqsat.codegen.shape_values import is_sizes
+from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.value_ranges import Range
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import UNKNOWN_ROUNDS, Body, Loop, Measured, Sink, Source, State
-from eqsat.codegen.control.growth import GrowingBody
+from eqsat.codegen.control.control_node import UNKNOWN_ROUNDS, Body, Loop, Measured, Sink, Source, State
+from eqsat.codegen.control.growing_values import GrowingBody
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
-from eqsat.codegen.shape_values import elements
+from eqsat.codegen.shape_arithmetic import elements
 from eqsat.schema.attributes import attr
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest, smallest

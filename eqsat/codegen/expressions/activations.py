@@ -10,10 +10,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression, vector_expression
 from eqsat.codegen.expressions.forms import FLOATS, fill, form, gaps
 from eqsat.codegen.expressions.qlinear import Arguments, Attributes, in_bytes, quantized, real, zero_of
-from eqsat.codegen.expressions.registry import Argument, Expression, expression, vector_expression
 from eqsat.codegen.isa import Isa
 
 _MS = "com.microsoft"
@@ -100,7 +100,7 @@ def fast_gelu_vector(attributes: Mapping[str, Any], arguments: Sequence[str | No
 def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Leaky ReLU of a quantized operand."""
     x, x_scale, x_zero, y_scale, y_zero = arguments
-    slope = f"((float){x} - {zero_of(x_zero)} >= 0 ? 1.0f : {dtypes.literal(attributes['alpha'], ir.DataType.FLOAT)})"
+    slope = f"((float){x} - {zero_of(x_zero)} >= 0 ? 1.0f : {c_types.literal(attributes['alpha'], ir.DataType.FLOAT)})"
     return quantized(f"{real(x, x_scale, x_zero)} * {slope}", y_scale, y_zero, result)
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
-from eqsat.codegen.expressions.registry import Argument, expression
+from eqsat.codegen import c_types
+from eqsat.codegen.expressions.expression_table import Argument, expression
 
 _FLOATS = ("float", "double")
 
 
 def arithmetic(operator: str, a: str, b: str, result: ir.DataType) -> str:
     """A sum, difference or product; of integers modulo 2^bits, as signed overflow is undefined in C."""
-    c = dtypes.computed(result)
+    c = c_types.computed(result)
     if c in _FLOATS:
         return f"{a} {operator} {b}"
-    wide = "uint64_t" if dtypes.size(result) == 8 else "uint32_t"
+    wide = "uint64_t" if c_types.size(result) == 8 else "uint32_t"
     return f"({c})(({wide}){a} {operator} ({wide}){b})"
 
 
@@ -42,9 +42,9 @@ for _name, _symbol in {"Add": "+", "Sub": "-", "Mul": "*"}.items():
 def relu(attributes: Mapping[str, Any], arguments: Sequence[Argument | None], result: ir.DataType) -> str:
     """``max(x, 0)``; NaN stays."""
     (x,) = _required(arguments)
-    if dtypes.computed(result).startswith("u"):
+    if c_types.computed(result).startswith("u"):
         return x
-    return f"{x} < 0 ? ({dtypes.computed(result)})0 : {x}"
+    return f"{x} < 0 ? ({c_types.computed(result)})0 : {x}"
 
 
 @expression("Identity")

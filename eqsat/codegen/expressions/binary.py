@@ -8,11 +8,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.basic import arithmetic
+from eqsat.codegen.expressions.c_functions import needed
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, SIGNED, fill, form, gaps, kind
-from eqsat.codegen.expressions.functions import needed
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
 
 Attributes = Mapping[str, Any]
 Arguments = Sequence[Argument | None]
@@ -55,8 +55,8 @@ def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
         return fill("power_{T}({a}, {b})", arguments, values)
     if a.dtype in FLOATS and b.dtype in FLOATS | INTEGERS:
         # numpy computes in the wider of both types, which is float64 for integers of more than 16 bits.
-        narrow = dtypes.computed(a.dtype) == "float" and (
-            dtypes.computed(b.dtype) == "float" or (b.dtype in INTEGERS and dtypes.size(b.dtype) <= 2)
+        narrow = c_types.computed(a.dtype) == "float" and (
+            c_types.computed(b.dtype) == "float" or (b.dtype in INTEGERS and c_types.size(b.dtype) <= 2)
         )
         return fill("({T})pow{f}({a}, {b})" if narrow else "({T})pow({a}, {b})", arguments, values)
     if a.dtype not in INTEGERS or b.dtype not in INTEGERS | FLOATS:
@@ -74,7 +74,7 @@ def bit_shift(attributes: Attributes, arguments: Arguments, result: ir.DataType)
     """Shift of integers, to the right with the sign; a shift by all bits or more leaves only the sign."""
     if result not in INTEGERS:
         return None
-    bits = 8 * dtypes.size(result)
+    bits = 8 * c_types.size(result)
     within = f"{{b}} < {bits}" if result not in SIGNED else f"{{b}} >= 0 && {{b}} < {bits}"
     if attributes["direction"] == "LEFT":
         text = f"({within} ? ({{T}})(({{U}}){{a}} << {{b}}) : 0)"
@@ -89,7 +89,7 @@ def _extreme(name: str, symbol: str, function: str) -> None:
 
     def pair(a: str, b: str, result: ir.DataType) -> str:
         if result in FLOATS:
-            return f"{function}_{dtypes.computed(result)}({a}, {b})"
+            return f"{function}_{c_types.computed(result)}({a}, {b})"
         return f"({a} {symbol} {b} ? {a} : {b})"
 
     def write(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
@@ -128,7 +128,7 @@ def clip(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> E
         return None
     text = str(x)
     if result in FLOATS:
-        c = dtypes.computed(result)
+        c = c_types.computed(result)
         text = text if low is None else f"maximum_{c}({text}, {low})"
         text = text if high is None else f"minimum_{c}({text}, {high})"
     else:

@@ -11,10 +11,10 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
+from eqsat.codegen.expressions.c_functions import needed
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.expressions.functions import needed
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
 
 _T = ir.DataType
 FLOAT8 = {
@@ -34,7 +34,7 @@ def conversion(text: str, source: ir.DataType, target: ir.DataType, saturate: bo
     real = source in FLOATS or source in FLOAT8
     if not real and source not in INTEGERS | _NARROW | {_T.BOOL}:
         return None
-    c = dtypes.computed(target)
+    c = c_types.computed(target)
     if target == _T.BOOL:
         return f"({text} != 0)"
     if target in FLOAT8:
@@ -61,7 +61,7 @@ def _to_float8(text: str, target: ir.DataType, saturate: bool) -> str:
     """The value to round: clamped to what is finite where overflow saturates."""
     if not saturate:
         return f"((float){text})"
-    limit = dtypes.literal(FLOAT8[target], _T.FLOAT)
+    limit = c_types.literal(FLOAT8[target], _T.FLOAT)
     return f"clamp_float((float){text}, -{limit}, {limit})"
 
 

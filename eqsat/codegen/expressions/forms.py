@@ -12,9 +12,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
-from eqsat.codegen.expressions.functions import needed
-from eqsat.codegen.expressions.registry import Argument, Expression, expression, vector_expression
+from eqsat.codegen import c_types
+from eqsat.codegen.expressions.c_functions import needed
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression, vector_expression
 from eqsat.codegen.isa import Isa
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -36,17 +36,17 @@ def kind(dtype: ir.DataType) -> str:
 
 def gaps(dtype: ir.DataType, result: ir.DataType, attributes: Mapping[str, Any]) -> dict[str, str]:
     """What fills the gaps other than the arguments, for operands of an element type."""
-    c = dtypes.computed(dtype)
+    c = c_types.computed(dtype)
     numbers = dtype if dtype in FLOATS else ir.DataType.DOUBLE
     filled = {
-        name: dtypes.literal(value, numbers if isinstance(value, float) else ir.DataType.INT32)
+        name: c_types.literal(value, numbers if isinstance(value, float) else ir.DataType.INT32)
         for name, value in attributes.items()
         if isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**31)
     }
-    wide = dtypes.size(dtype) == 8 and c != "double"
+    wide = c_types.size(dtype) == 8 and c != "double"
     return filled | {
         "T": c,
-        "R": dtypes.computed(result),
+        "R": c_types.computed(result),
         "U": "uint64_t" if wide else "uint32_t",
         "bits": "64" if wide else "32",
         "f": "f" if c == "float" else "",
@@ -64,7 +64,9 @@ def vector_form(*names: str, domain: str = "", text: str) -> None:
     """Register operators on vectors of float32; gaps are the arguments ``a``, ``b`` and the attributes."""
 
     def write(attributes: Mapping[str, Any], arguments: Sequence[str | None], isa: Isa) -> str:
-        values = {k: dtypes.literal(v, ir.DataType.FLOAT) for k, v in attributes.items() if isinstance(v, (int, float))}
+        values = {
+            k: c_types.literal(v, ir.DataType.FLOAT) for k, v in attributes.items() if isinstance(v, (int, float))
+        }
         return text.format(**values, **dict(zip("ab", (str(x) for x in arguments), strict=False)))
 
     vector_expression(*names, domain=domain)(write)

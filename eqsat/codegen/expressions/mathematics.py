@@ -11,8 +11,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
 from eqsat.codegen.expressions.forms import FLOATS, fill, form, gaps
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
 
 for _name in (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Exp", "Floor", "Log", "Sin", "Sinh",

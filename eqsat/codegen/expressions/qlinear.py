@@ -7,9 +7,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen.expressions.functions import needed
+from eqsat.codegen.expressions.c_functions import needed
+from eqsat.codegen.expressions.expression_table import Argument, Expression, Scalar, expression
 from eqsat.codegen.expressions.quantization import saturated
-from eqsat.codegen.expressions.registry import Argument, Expression, Scalar, expression
 from eqsat.schema.dtypes import BYTES
 
 _MS = "com.microsoft"

@@ -10,11 +10,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
+from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import FLOAT8, conversion
+from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.expressions.functions import needed
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
 
 _T = ir.DataType
 Attributes = Mapping[str, Any]
@@ -26,7 +26,7 @@ def limits(dtype: ir.DataType) -> tuple[int, int] | None:
     """Least and greatest integer of a type, None for types that are not integers."""
     if dtype not in INTEGERS and dtype not in _BITS:
         return None
-    bits = _BITS.get(dtype, 8 * dtypes.size(dtype))
+    bits = _BITS.get(dtype, 8 * c_types.size(dtype))
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed() else (0, (1 << bits) - 1)
 
 
@@ -35,7 +35,7 @@ def saturated(value: str, dtype: ir.DataType, c: str = "float") -> str:
     found = limits(dtype)
     assert found is not None
     low, high = found
-    return f"({dtypes.storage(dtype)})saturate_{c}({value}, {low}, {high})"
+    return f"({c_types.storage(dtype)})saturate_{c}({value}, {low}, {high})"
 
 
 def _found(text: str) -> Expression:
@@ -51,7 +51,7 @@ def quantize_linear(attributes: Attributes, arguments: Arguments, result: ir.Dat
     precision = ir.DataType(attributes.get("precision") or scale.dtype)
     if precision not in FLOATS or x.dtype not in FLOATS | INTEGERS or scale.dtype not in FLOATS:
         return None
-    c, f = dtypes.computed(precision), "" if precision == _T.DOUBLE else "f"
+    c, f = c_types.computed(precision), "" if precision == _T.DOUBLE else "f"
     ratio = f"({c}){x} / ({c}){scale}"
     if precision in (_T.FLOAT16, _T.BFLOAT16):
         return None if limits(result) is None else _half(ratio, precision, zero, result)
@@ -60,7 +60,7 @@ def quantize_linear(attributes: Attributes, arguments: Arguments, result: ir.Dat
         text = conversion(f"({ratio}{offset})", precision, result, bool(attributes.get("saturate", 1)))
         return None if text is None else _found(text)
     found = limits(result)
-    if found is None or dtypes.size(result) > 2:
+    if found is None or c_types.size(result) > 2:
         return None
     offset = "" if zero is None else f" + (float){zero}"
     return _found(saturated(f"rint{f}({ratio}){offset}", result, c))
@@ -68,12 +68,12 @@ def quantize_linear(attributes: Attributes, arguments: Arguments, result: ir.Dat
 
 def _half(ratio: str, precision: ir.DataType, zero: Argument | None, result: ir.DataType) -> Expression:
     """The quotient rounded to half precision first."""
-    from eqsat.codegen.expressions import conversions
+    from eqsat.codegen.expressions import small_floats
 
-    name = dtypes.converted(precision)
+    name = c_types.converted(precision)
     offset = "" if zero is None else f" + (float){zero}"
     text = saturated(f"rintf({name}_to_float(float_to_{name}({ratio}))){offset}", result)
-    helpers = (*conversions.to_float(precision), *conversions.from_float(precision), *needed(text))
+    helpers = (*small_floats.to_float(precision), *small_floats.from_float(precision), *needed(text))
     return Expression(text, helpers)
 
 
@@ -87,11 +87,11 @@ def dequantize_linear(attributes: Attributes, arguments: Arguments, result: ir.D
         return None
     if zero is None:
         real = f"(float){x}"
-    elif dtypes.size(x.dtype) <= 2:
+    elif c_types.size(x.dtype) <= 2:
         real = f"((float){x} - (float){zero})"
     else:
         real = f"(float)((int64_t){x} - (int64_t){zero})"
-    return _found(f"({dtypes.computed(result)})({real} * (float){scale})")
+    return _found(f"({c_types.computed(result)})({real} * (float){scale})")
 
 
 @expression("Requantize", domain="eqsat")
@@ -106,7 +106,7 @@ def requantize(attributes: Attributes, arguments: Arguments, result: ir.DataType
     real = f"(float)({centred}) * {in_scale} / {out_scale}"
     if result == _T.INT32:
         return _found(f"double_to_i32(clamp_double((double)rintf({real}) + (double){out_zero}, INT32_MIN, INT32_MAX))")
-    if dtypes.size(result) > 2:
+    if c_types.size(result) > 2:
         return None
     zero = conversion(out_zero.text, out_zero.dtype, result)
     return _found(saturated(f"rintf({real}) + (float)({zero})", result))

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from eqsat.codegen.expressions.expression_table import vector_expression
 from eqsat.codegen.expressions.forms import vector_form
-from eqsat.codegen.expressions.registry import vector_expression
 from eqsat.codegen.isa import Isa
 
 _Arguments = Sequence[str | None]

@@ -7,7 +7,7 @@ To add one, write a file in one of these folders whose functions fill a :class:`
 to ``register``, and put its C into a template beside it (``render("loops/pool.c.jinja", ...)`` fills it). Every file of
 these folders is loaded; there is no list of them.
 
-Useful tools: :mod:`eqsat.codegen.loops` writes C loops over strided views, loads of operands and the epilogue at
+Useful tools: :mod:`eqsat.codegen.loop_writer` writes C loops over strided views, loads of operands and the epilogue at
 the point where an element is stored; :mod:`eqsat.codegen.expressions` has a C expression for each elementwise operator.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-from eqsat.codegen.kernels.shared.registry import families, find, operators, register, render
+from eqsat.codegen.kernels.shared.families import families, find, operators, register, render
 
 for _name in sorted(module.name for module in walk_packages(__path__, f"{__name__}.")):
     import_module(_name)

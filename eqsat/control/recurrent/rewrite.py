@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.model import body_model
+from eqsat.control.body_as_model import body_model
 from eqsat.control.recurrent.cells import Cell, Mismatch, cells
-from eqsat.control.recurrent.lanes import Block, Lanes, Row, Source, masks, without_mask
-from eqsat.control.recurrent.operators import (
+from eqsat.control.recurrent.cells_as_operators import (
     Stacked,
     Stepped,
     from_samples,
@@ -20,6 +19,7 @@ from eqsat.control.recurrent.operators import (
     step,
     to_samples,
 )
+from eqsat.control.recurrent.lanes import Block, Lanes, Row, Source, masks, without_mask
 from eqsat.control.recurrent.round import Going, Known, Read, Round, Stack
 from eqsat.control.recurrent.trips import Position, dimension, outer_number
 from eqsat.egraph.alternatives import Alternative, can_be_written

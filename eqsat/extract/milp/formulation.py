@@ -12,7 +12,7 @@ the host to d. Rows, besides the obvious ones:
   them" would cut off programs; "one of them leads" does not, and gives as strong a bound.
 
 The other rows for acyclicity, and rows over dominators, are added when solutions violate them
-(``eqsat.extract.milp.implied``, ``acyclic``).
+(``eqsat.extract.milp.implication_rows``, ``acyclic``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from eqsat.extract.cost import HOST, readers
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import HOST, readers
 from eqsat.extract.reduce.dominators import Dominators, members
 
 

@@ -16,12 +16,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from eqsat.extract.cost import HOST
 from eqsat.extract.graph import DisjointSets, components
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.zones import Zones
 from eqsat.extract.problem import Choice
+from eqsat.extract.program_cost import HOST
 from eqsat.extract.reduce.dominators import members
 from eqsat.extract.regions.stages import Staging
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eqsat.extract.milp.derivations import Facts
+from eqsat.extract.milp.dominators import Facts
 from eqsat.extract.milp.highs import Rows
 
 LEAST_VIOLATION = 1e-3

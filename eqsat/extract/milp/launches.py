@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.extract.cost import HOST
 from eqsat.extract.graph import DisjointSets
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.zones import Zone, Zones
 from eqsat.extract.problem import Choice
+from eqsat.extract.program_cost import HOST
 from eqsat.extract.regions.stages import Staging, stages
 
 LEAST_VIOLATION = 1e-5

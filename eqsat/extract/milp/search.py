@@ -1,9 +1,9 @@
 """Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
-The relaxation is solved repeatedly with the rows that it violates (``eqsat.extract.milp.implied``, ``acyclic``,
-``launches``, ``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise
+The relaxation is solved repeatedly with the rows that it violates (``implication_rows``, ``acyclic``, ``launches``,
+``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise
 zones and e-nodes that no program better than the incumbent can use are dropped. Where the rest falls into parts, they
-are searched one by one; else we branch (``eqsat.extract.milp.tree``, or HiGHS). A solution that turns out cyclic, or
+are searched one by one; else we branch (``branch_and_cut``, or HiGHS). A solution that turns out cyclic, or
 whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on the way is priced
 exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its gap.
 """
@@ -16,22 +16,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from eqsat.extract.cost import cost_of, needed
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.acyclic import Acyclicity
-from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
+from eqsat.extract.milp.branch_and_cut import Tree
+from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import Outcome, Program, Rows
-from eqsat.extract.milp.implied import Implications
+from eqsat.extract.milp.implication_rows import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
-from eqsat.extract.milp.tree import Tree
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import cost_of, needed
 from eqsat.extract.programs.greedy import greedy, guided
 from eqsat.extract.programs.neighbourhoods import improve, is_worthwhile
 from eqsat.extract.reduce.dominators import Dominators, least_cost
-from eqsat.extract.reduce.reductions import hopeless_nodes, reduce_problem
+from eqsat.extract.reduce.smaller_problem import hopeless_nodes, reduce_problem
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6

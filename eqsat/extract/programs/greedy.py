@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from eqsat.extract.cost import HOST, copies, needed, program_cost, readers
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import HOST, copies, needed, program_cost, readers
 
 INF = float("inf")
 PENALTIES = (0.0, 0.25, 1.0, 4.0, 16.0)

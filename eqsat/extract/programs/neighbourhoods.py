@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.extract.cost import program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import program_cost
 
 SMALLEST, LARGEST = 250, 4000
 """Classes of a neighbourhood."""

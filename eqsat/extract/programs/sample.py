@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from eqsat.extract.cost import HOST, check, copies, needed, program_cost
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import HOST, check, copies, needed, program_cost
 from eqsat.extract.programs.greedy import INF, Queue
 
 ATTEMPTS = 50

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from eqsat.egraph.snapshot import ENode
-from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import needed, program_cost
 
 TRIES = 200
 """Exchanges that are tried in one program, at most."""

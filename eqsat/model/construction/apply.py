@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ModelError
-from eqsat.model.construction.branches import infer_branches, make_branches
 from eqsat.model.construction.operands import as_tensors
+from eqsat.model.construction.subgraphs import infer_branches, make_branches
 from eqsat.model.expression import Branch, PendingNode, Tensor, made_so_far
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
+from eqsat.schema.declared_operators import find_declared, result_count
 from eqsat.schema.free_sizes import received, within
-from eqsat.schema.functions import find_declared, result_count
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model.expression import Branch, PendingNode, Tensor
-from eqsat.model.names import unused
 from eqsat.model.read.sources import HEAVY, Source
+from eqsat.model.unused_names import unused
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, tensor_of, to_protos
 from eqsat.schema.types import TensorType

@@ -15,11 +15,11 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
-from eqsat.model.inference.bodies import without_calls
 from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, IF, carried_types, types_of_branches
 from eqsat.model.inference.containers import TAKES_ELEMENT, element_type
 from eqsat.model.inference.index_ranges import keep_elements
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
+from eqsat.model.inference.inlined_bodies import without_calls
 from eqsat.model.inference.shape_values import FOLLOWED, propagate
 from eqsat.model.inference.size_names import SizeNames, dims_of
 from eqsat.model.normalize import complete, constant_axes, normal_axes

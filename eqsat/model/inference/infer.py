@@ -32,8 +32,8 @@ from eqsat.ops.operators import operator
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
+from eqsat.schema.declared_operators import Reference, declared_here, find_declared
 from eqsat.schema.dimension import dimension
-from eqsat.schema.functions import Reference, declared_here, find_declared
 from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorAttr, TensorType
 

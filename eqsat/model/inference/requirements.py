@@ -2,7 +2,7 @@
 
 Exporters give each dimension of an input a symbol of its own: the length of a mask is ``T``, although it can only be
 ``P + S``, as long as the keys. Operators say so: where their operands have axes that belong together
-(:mod:`eqsat.ops.together`) and different sizes, these have to agree. :mod:`eqsat.schema.agreement` computes with it.
+(:mod:`eqsat.ops.equal_axes`) and different sizes, these have to agree. :mod:`eqsat.schema.agreement` computes with it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError
-from eqsat.model.definition import definition
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.inference.index_ranges import greatest_index
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.inlining import inline_calls
+from eqsat.model.onnx_definitions import definition
 from eqsat.model.symbols import put_in_place, symbols
 from eqsat.model.validate.model import label
 from eqsat.ops.checks.check import Operands

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import onnx
 
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.model.validate.extent import all_nodes
 from eqsat.schema import opset
 

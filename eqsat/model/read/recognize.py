@@ -1,18 +1,19 @@
 """Recognizes calls of eqsat's own operators in files, under the names that they have in eqsat.
 
 A file defines each combination of an operator and its attributes by a function of its own: ``CastHint`` and
-``CastHint_1`` (see :mod:`eqsat.model.write.functions`). If such a function equals the one that eqsat would write, its
-calls become calls of the operator again and the definition is removed; any other function of such a name stays.
+``CastHint_1`` (see :mod:`eqsat.model.write.written_definitions`). If such a function equals the one that eqsat would
+write, its calls become calls of the operator again and the definition is removed; any other function of such a name
+stays.
 """
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.model.write.functions import define
+from eqsat.model.write.written_definitions import define
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, op_key, to_attrs
-from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.declared_operators import find_function, function_body
 from eqsat.schema.types import OpKey
 
 _Identifier = ir.OperatorIdentifier

@@ -20,7 +20,7 @@ from onnx.serialization import registry
 
 from eqsat import bounds
 from eqsat.errors import ModelError
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.model.validate.extent import check_brackets, check_nesting
 from eqsat.model.validate.tensor_data import check_content, check_external
 

@@ -8,7 +8,7 @@ import onnx
 
 from eqsat.errors import ModelError
 from eqsat.schema.attributes import declared_kinds
-from eqsat.schema.functions import Operator, result_count
+from eqsat.schema.declared_operators import Operator, result_count
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import TensorType
 

@@ -22,7 +22,7 @@ from eqsat.model.validate.node import check_call, check_node, check_text, requir
 from eqsat.model.validate.order import needed_first
 from eqsat.model.validate.tensor_data import check_strings
 from eqsat.schema import opset
-from eqsat.schema.functions import find_declared
+from eqsat.schema.declared_operators import find_declared
 from eqsat.schema.opset import canonical_domain, did_you_mean
 from eqsat.schema.types import OpKey
 

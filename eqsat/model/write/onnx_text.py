@@ -6,7 +6,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.written_definitions import with_definitions
 
 ELIDE = 64
 """Elements from which on a tensor is only named with its type."""

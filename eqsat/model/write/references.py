@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
-from eqsat.model.names import unused
+from eqsat.model.unused_names import unused
 from eqsat.model.write.runnable import scopes
 
 

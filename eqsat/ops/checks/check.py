@@ -2,8 +2,9 @@
 
 Each check follows the operator's specification and looks at what is known; a symbol or an unknown dimension
 contradicts nothing. Here is what the checks share: :mod:`eqsat.ops.checks.attributes` has those of attributes,
-:mod:`eqsat.ops.checks.data` those of operators that move and combine elements, :mod:`eqsat.ops.checks.layers` those of
-layers. The declaration of an operator lists its checks, which are made in that order.
+:mod:`eqsat.ops.checks.movement` those of operators that move and combine elements,
+:mod:`eqsat.ops.checks.layers` those of layers. The declaration of an operator lists its checks, which are made in that
+order.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.ops import over_reals as reals
-from eqsat.ops.checks import attributes, data
+from eqsat.ops.checks import attributes, movement
 from eqsat.ops.families.unary import erf, of_one
-from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting
+from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -175,7 +175,8 @@ declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS | FIXED,
 declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | ROUNDS | BENDS | OWN_ATTRIBUTES,
     sampling=sample.activation, quantization=DATA, over_reals=reals.leaky_relu)
 declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | ROUNDS | BENDS,
-    need=need_broadcasting, checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES, over_reals=reals.prelu)
+    need=need_broadcasting, checks=(movement.prelu,), sampling=sample.binary, quantization=COMPUTES,
+    over_reals=reals.prelu)
 declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO,
     sampling=sample.activation, quantization=DATA, over_reals=reals.elu)
 declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,

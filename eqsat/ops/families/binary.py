@@ -11,8 +11,8 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales, undefined
-from eqsat.ops.checks import attributes, data
-from eqsat.ops.kernel import Attributes, Fallback, Function, in_single
+from eqsat.ops.checks import attributes, movement
+from eqsat.ops.numpy_kernel import Attributes, Fallback, Function, in_single
 from eqsat.ops.quantization_role import COMPUTES, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -131,7 +131,7 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED, checks=(attributes.mod, data.divide),
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED, checks=(attributes.mod, movement.divide),
     sampling=sample.divide, undefined=undefined.division)
 declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES | FIXED, sampling=sample.shift,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
@@ -146,7 +146,7 @@ declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED, sampling=sample.where,
     bounds=bounds.selected)
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | FIXED,
-    checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
+    checks=(movement.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
 declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES | FIXED,
     quantization=COMPUTES, scale=scales.of_sum, bounds=bounds.added)
@@ -156,7 +156,7 @@ declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | C
 declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE | FIXED)
 declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE | FIXED)
 declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO | FIXED,
-    checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
+    checks=(movement.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
     scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
 declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops import together
+from eqsat.ops import equal_axes
 from eqsat.ops.definition import Types, Writer, number, rank
 from eqsat.ops.need_by_shapes import need_blocks, need_gathered_blocks
 from eqsat.ops.registry import declare
@@ -124,6 +124,6 @@ def _number(attrs: Mapping[str, AttrValue], name: str) -> int:
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("MatMulNBits", domain=MICROSOFT, definition=matmul_n_bits, contracted=(0,), macs=count.product,
-    need=need_blocks, together=together.columns)
+    need=need_blocks, together=equal_axes.columns)
 declare("GatherBlockQuantized", domain=MICROSOFT, definition=gather_block_quantized,
     need=need_gathered_blocks)

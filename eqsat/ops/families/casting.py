@@ -9,8 +9,8 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
-from eqsat.ops import normal, together, undefined
-from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops import equal_axes, normal, undefined
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import BENDS, ELEMENTWISE, FIXED, MOVES, REARRANGES, SELECTS, SIZES
@@ -73,5 +73,5 @@ declare("Cast", numpy={6: cast_kernel, 1: cast_by_name},
     traits=ELEMENTWISE | SELECTS | BENDS | SIZES | REARRANGES | FIXED,
     normal_form=(normal.saturation,), sampling=sample.cast, undefined=undefined.cast)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS | SIZES, normal_form=(normal.saturation,),
-    undefined=undefined.cast, together=together.alone)
+    undefined=undefined.cast, together=equal_axes.alone)
 declare("BitCast", numpy=bit_cast, traits=MOVES)

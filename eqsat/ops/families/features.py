@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.ops.definition import Types, Writer, number, rank
 from eqsat.ops.families.maps import ML
-from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES
 from eqsat.schema.body import Body

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops import together
+from eqsat.ops import equal_axes
 from eqsat.ops.definition import Types
 from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
@@ -17,9 +17,9 @@ from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.families.shaping import triangle
 from eqsat.ops.families.slicing import pad
 from eqsat.ops.families.unary import of_one
-from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
+from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.sampling import fused
@@ -186,24 +186,24 @@ declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=ne
 declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, traits=PARAMETRIC, contracted=(0, 1),
     macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),),
     sampling=fused.convolution({name: ending.drawn for name, ending in ENDINGS.items()}),
-    typed_like=Like("Conv", (0, 1, 2)), together=together.convolution())
+    typed_like=Like("Conv", (0, 1, 2)), together=equal_axes.convolution())
 declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
     sampling=fused.general_product,
-    typed_like=Like("Gemm", (0, 1, 2)), together=together.transposed_product)
+    typed_like=Like("Gemm", (0, 1, 2)), together=equal_axes.transposed_product)
 declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product,
-    need=need_product(1), sampling=fused.turned_product, together=together.transposed_product)
+    need=need_product(1), sampling=fused.turned_product, together=equal_axes.transposed_product)
 declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1),
-    sampling=fused.turned_product, together=together.transposed_product)
+    sampling=fused.turned_product, together=equal_axes.transposed_product)
 declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, types=_types_of_sum,
-    macs=count.input_elements, sampling=fused.normalized_sum, together=together.skipped)
+    macs=count.input_elements, sampling=fused.normalized_sum, together=equal_axes.skipped)
 declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization, types=_types_of_sum,
-    sampling=fused.normalized_sum, together=together.skipped)
+    sampling=fused.normalized_sum, together=equal_axes.skipped)
 declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product,
     need=need_product(1), sampling=fused.integer_product, typed_like=Like("MatMul", (0, 1), 2),
-    together=together.product())
+    together=equal_axes.product())
 declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product,
     need=need_product(1), sampling=fused.dynamic_product, typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT),
-    together=together.product())
+    together=equal_axes.product())
 declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,), sampling=fused.expanded,
     typed_like=Like("Unsqueeze", (0, 1), integers=(1,)))
 declare("Trilu", domain=MICROSOFT, numpy=triangle, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))

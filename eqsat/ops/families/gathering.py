@@ -9,12 +9,12 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data, lengths
+from eqsat.ops import equal_axes, normal
+from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
-from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
@@ -142,21 +142,21 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(data.gather,),
+declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(movement.gather,),
     normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
 declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP | SIZES,
-    checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),),
+    checks=(attributes.indices_along, movement.gather_elements), normal_form=(normal.axis(),),
     sampling=indexing.gather_elements, quantization=MOVES_DATA)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
-    checks=(attributes.indices_nd, data.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA)
-declare("Scatter", numpy=scatter_elements, traits=INDEXES, together=together.updates)
+    checks=(attributes.indices_nd, movement.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA)
+declare("Scatter", numpy=scatter_elements, traits=INDEXES, together=equal_axes.updates)
 declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
-    checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
+    checks=(attributes.scatter_reduction, attributes.indices_along, movement.scatter_elements),
     normal_form=(normal.axis(),), sampling=indexing.scatter_elements,
-    together=together.updates)
+    together=equal_axes.updates)
 declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatter,
-    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd,
-    together=together.updates)
+    checks=(attributes.scatter_reduction, attributes.indices_nd, movement.scatter_nd), sampling=sample.scatter_nd,
+    together=equal_axes.updates)
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),), sampling=indexing.one_hot)
 declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),

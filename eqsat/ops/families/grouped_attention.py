@@ -14,8 +14,8 @@ from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
 from eqsat.ops.definition import Types, Writer, number
 from eqsat.ops.families.contrib_attention import turned
-from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_grouped_attention
+from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT

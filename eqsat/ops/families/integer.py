@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import together
-from eqsat.ops.checks import attributes, data, layers
+from eqsat.ops import equal_axes
+from eqsat.ops.checks import attributes, layers, movement
 from eqsat.ops.families.convolution import Product, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
 from eqsat.ops.families.quantization import integer_range, saturate
-from eqsat.ops.kernel import Attributes, at_least_single
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
+from eqsat.ops.numpy_kernel import Attributes, at_least_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import products, quantizing, windows
 from eqsat.ops.traits import PARAMETRIC
@@ -166,11 +166,11 @@ def qlinear_matmul(
 # fmt: off
 declare("ConvInteger", numpy=conv_integer, traits=PARAMETRIC, macs=count.convolution(1), need=need_convolution(0, 1),
     checks=(attributes.auto_pad, layers.conv_integer), normal_form=(window(1),), sampling=windows.convolution,
-    together=together.convolution(bias=0))
+    together=equal_axes.convolution(bias=0))
 declare("QLinearConv", numpy=qlinear_conv, traits=PARAMETRIC, macs=count.convolution(3), need=need_convolution(0, 3),
     checks=(attributes.auto_pad, layers.qlinear_conv), normal_form=(window(3),), sampling=quantizing.convolution,
-    bias=8, together=together.convolution(0, 3, 8))
+    bias=8, together=equal_axes.convolution(0, 3, 8))
 declare("MatMulInteger", numpy=matmul_integer, macs=count.product, need=need_product(1),
-    checks=(data.matmul_zero_points,), sampling=products.matmul, together=together.product())
+    checks=(movement.matmul_zero_points,), sampling=products.matmul, together=equal_axes.product())
 declare("QLinearMatMul", numpy=qlinear_matmul, macs=count.product, need=need_product(3),
-    checks=(layers.qlinear_matmul,), sampling=quantizing.product, together=together.product(0, 3))
+    checks=(layers.qlinear_matmul,), sampling=quantizing.product, together=equal_axes.product(0, 3))

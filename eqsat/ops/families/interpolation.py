@@ -12,15 +12,15 @@ from functools import reduce
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import together
+from eqsat.ops import equal_axes
 from eqsat.ops.checks import attributes, lengths
 from eqsat.ops.definition import Types, Writer, number
-from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_parameters import need_affine_grid
 from eqsat.ops.need_by_shapes import need_grid_sample
 from eqsat.ops.normal_windows import window
+from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.registry import declare
-from eqsat.ops.sampling import regions as sample
+from eqsat.ops.sampling import image_regions as sample
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.schema.body import Body
 from eqsat.schema.types import AttrValue
@@ -203,4 +203,4 @@ declare("GridSample", numpy={16: grid_sample}, macs=count.grid_sample, need=need
     checks=(attributes.words(mode=("linear", "nearest", "cubic"), padding_mode=("zeros", "border", "reflection")),))
 declare("DeformConv", numpy=deformable_convolution, macs=count.deformable_convolution, normal_form=(window(1),),
     checks=(attributes.auto_pad, lengths.deformable_convolution), sampling=sample.deformable_convolution, bias=3,
-    together=together.convolution(bias=3))
+    together=equal_axes.convolution(bias=3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.kernel import Attributes
+from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import FORWARDS, MOVES
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import normal, together
+from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
-from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
+from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import normalizing, reductions
@@ -225,18 +225,18 @@ declare("BatchNormalization",
     numpy={14: batch_normalization, 9: batch_normalization_by_outputs, 7: batch_normalization_spatial,
            1: batch_normalization_first},
     macs=count.input_elements, normal_form=(normal.momentum_in_training,), sampling=normalizing.batch,
-    quantization=DATA, together=together.channels(1, 2, 3, 4))
+    quantization=DATA, together=equal_axes.channels(1, 2, 3, 4))
 declare("InstanceNormalization", numpy=instance_normalization, macs=count.input_elements,
-    checks=(layers.instance_normalization,), sampling=normalizing.instance, together=together.channels(1, 2))
+    checks=(layers.instance_normalization,), sampling=normalizing.instance, together=equal_axes.channels(1, 2))
 declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group},
     macs=count.input_elements, checks=(attributes.positive("num_groups"), layers.group_normalization),
     sampling=normalizing.group)
 declare("LayerNormalization", numpy=layer_normalization, macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
-    together=together.broadcasting)
+    together=equal_axes.broadcasting)
 declare("RMSNormalization", numpy=rms_normalization, macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
-    together=together.broadcasting)
+    together=equal_axes.broadcasting)
 declare("MeanVarianceNormalization", numpy=mean_variance_normalization, macs=count.input_elements,
     checks=(attributes.axes_attribute,), normal_form=(normal.axes,))
 declare("LRN", numpy=local_response_normalization, macs=count.local_response,

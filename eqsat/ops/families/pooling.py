@@ -10,13 +10,13 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, layers, lengths
-from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_parameters import need_max_unpool
 from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window
+from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
-from eqsat.ops.sampling import regions
+from eqsat.ops.sampling import image_regions
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import EXACT, LINEAR, MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
@@ -179,4 +179,4 @@ declare("GlobalMaxPool", numpy=global_max_pool, traits=EXACT, macs=count.input_e
     quantization=MOVES_DATA)
 declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.global_pool)
 declare("MaxUnpool", numpy=max_unpool, traits=MOVES | PARAMETRIC, shaped_by=(2,), need=need_max_unpool,
-    checks=(attributes.positive("kernel_shape", "strides"), lengths.max_unpool), sampling=regions.max_unpool)
+    checks=(attributes.positive("kernel_shape", "strides"), lengths.max_unpool), sampling=image_regions.max_unpool)

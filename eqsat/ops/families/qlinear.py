@@ -14,8 +14,8 @@ import numpy as np
 from eqsat.ops import normal, undefined
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
-from eqsat.ops.kernel import Attributes, Function, at_least_single
 from eqsat.ops.need_by_shapes import need_broadcasting
+from eqsat.ops.numpy_kernel import Attributes, Function, at_least_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY

@@ -13,9 +13,9 @@ from eqsat.ops.families.integer import exact_matmul, qlinear_conv, requantize
 from eqsat.ops.families.pooling import fold, pool_windows, window_counts
 from eqsat.ops.families.qlinear import real, scale_of, zero_of
 from eqsat.ops.families.quantization import saturate
-from eqsat.ops.kernel import Attributes
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
+from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import ELEMENTARY, PARAMETRIC

@@ -4,7 +4,7 @@ Rounding is half to even and results saturate, as ONNX specifies; divisions and 
 operations in the order of ONNX Runtime, so that the integers agree with it to the bit.
 
 No model has a scale that is wider than float32. Such a scale comes from a computation over the reals (``ops/wide.py``,
-``verify/ranges.py``), which rounds nothing to float32, whatever type an attribute gives.
+``verify/type_ranges.py``), which rounds nothing to float32, whatever type an attribute gives.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import onnx_ir as ir
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import normal, together, undefined
+from eqsat.ops import equal_axes, normal, undefined
 from eqsat.ops.checks import layers
 from eqsat.ops.families.casting import cast, numpy_dtype
-from eqsat.ops.kernel import HALF_TYPES, Attributes, at_least_single
+from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, at_least_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import quantizing as sample
 from eqsat.ops.traits import BENDS, CONVERTS
@@ -137,8 +137,8 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
 # fmt: off
 declare("QuantizeLinear", numpy=quantize_linear, traits=BENDS | CONVERTS, checks=(layers.quantize,),
     normal_form=(normal.quantization_axis,), sampling=sample.quantize, undefined=undefined.quantization,
-    together=together.parameters)
+    together=equal_axes.parameters)
 declare("DequantizeLinear", numpy=dequantize_linear, traits=CONVERTS, checks=(layers.quantize,),
     normal_form=(normal.quantization_axis,), sampling=sample.dequantize, bounds=bounds.dequantized,
-    together=together.parameters)
+    together=equal_axes.parameters)
 declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear, traits=CONVERTS, macs=count.input_elements)

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import normal, together
+from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.integer import exact_matmul
 from eqsat.ops.families.quantization import dynamic_quantize_linear
-from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_recurrent, need_transposed_recurrent
+from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling.recurrent import recurrent
 from eqsat.schema.opset import MICROSOFT
@@ -346,12 +346,12 @@ def _lstm_types(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | No
 # fmt: off
 declare("RNN", numpy=rnn, macs=count.recurrent(1), need=need_recurrent(1), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(1)), normal_form=(normal.hidden_size,),
-    together=together.recurrent)
+    together=equal_axes.recurrent)
 declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,),
-    together=together.recurrent)
+    together=equal_axes.recurrent)
 declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4), sampling=recurrent,
     checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,),
-    together=together.recurrent)
+    together=equal_axes.recurrent)
 declare("DynamicQuantizeLSTM", domain=MICROSOFT, numpy=dynamic_quantize_lstm, types=_lstm_types,
-    macs=count.transposed_recurrent, need=need_transposed_recurrent, together=together.transposed_recurrent)
+    macs=count.transposed_recurrent, need=need_transposed_recurrent, together=equal_axes.transposed_recurrent)

@@ -9,11 +9,11 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops.checks import attributes, data
+from eqsat.ops.checks import attributes, movement
 from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.pooling import lowest
-from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.normal import Axes
+from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
@@ -210,7 +210,7 @@ def biased_softmax(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
 _REDUCES: Facets = {
     "shaped_by": (1,),
     "macs": count.input_elements,
-    "checks": (attributes.listed_axes(1), data.parameters(vectors=(1,))),
+    "checks": (attributes.listed_axes(1), movement.parameters(vectors=(1,))),
     "axes": Axes(1),
     "sampling": sample.reduction,
 }
@@ -220,9 +220,11 @@ _ALONG_AXIS: Facets = {"macs": count.input_elements, "checks": (attributes.axis,
 declare("ArgMax", numpy=_arg(np.argmax), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
 declare("ArgMin", numpy=_arg(np.argmin), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
 declare("CumSum", numpy=_cumulative(np.cumsum, 0), traits=LINEAR | SIZES, macs=count.input_elements,
-    checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
+    checks=(movement.parameters(numbers=(1,)), movement.cumulative), axes=Axes(1, ordered=True),
+    sampling=sample.cumulative)
 declare("CumProd", numpy=_cumulative(np.cumprod, 1), macs=count.input_elements,
-    checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
+    checks=(movement.parameters(numbers=(1,)), movement.cumulative), axes=Axes(1, ordered=True),
+    sampling=sample.cumulative)
 declare("Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.along, common=_ALONG_AXIS)
 declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | TOTAL,
     sampling=sample.along, common=_ALONG_AXIS)

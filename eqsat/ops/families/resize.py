@@ -14,10 +14,10 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops.checks import attributes, data, lengths
+from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
-from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_resize
+from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes
 from eqsat.ops.quantization_role import DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import resampling as sample
@@ -283,7 +283,7 @@ _RESIZE_WORDS = attributes.words(
     nearest_mode=("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"),
     keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"))
 declare("Resize", numpy={11: resize, 10: resize_first}, traits=PARAMETRIC, shaped_by=(1, 2, 3), macs=count.resize,
-    need=need_resize, checks=(_RESIZE_WORDS, attributes.resize, data.parameters(vectors=(1, 2, 3)),
+    need=need_resize, checks=(_RESIZE_WORDS, attributes.resize, movement.parameters(vectors=(1, 2, 3)),
             lengths.per_axis(2, "scales", may_be_empty=True), lengths.per_axis(3, "sizes", may_be_empty=True)),
     normal_form=(normal.axes,), sampling=sample.resize, quantization=Role(data=(0,), of_node=_role))
 declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, traits=PARAMETRIC,

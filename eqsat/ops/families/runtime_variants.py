@@ -10,8 +10,8 @@ import onnx_ir as ir
 from eqsat.ops import counters as count
 from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.matmul import integer_product
-from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_determinant, need_distances, need_gather_nd, need_grid_sample, need_product
+from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES, SELECTS
 from eqsat.ops.typed_like import Like

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.ops import normal
-from eqsat.ops.kernel import Attributes
 from eqsat.ops.need_by_parameters import need_split_to_sequence
+from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import FORWARDS, MOVES, PARAMETRIC
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
-from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data, lengths
-from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops import equal_axes, normal
+from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
@@ -169,33 +169,33 @@ declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES
     sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
-    checks=(data.parameters(vectors=(1,)), data.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
+    checks=(movement.parameters(vectors=(1,)), movement.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
     bounds=bounds.part)
 declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES | SIZES,
     normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
-    shaped_by=(1,), checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
-    sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=together.squeezed)
+    shaped_by=(1,), checks=(attributes.listed_axes(1), movement.parameters(either=(1,)), movement.squeeze),
+    axes=Axes(1), sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=equal_axes.squeezed)
 declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
-    checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))), axes=Axes(1, of_result=True),
+    checks=(attributes.listed_axes(1, of_result=True), movement.parameters(either=(1,))), axes=Axes(1, of_result=True),
     sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same)
-declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES, checks=(data.transpose,),
+declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES, checks=(movement.transpose,),
     normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
-    checks=(data.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
+    checks=(movement.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
 declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
-    checks=(data.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
+    checks=(movement.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
     quantization=MOVES_DATA, bounds=bounds.part)
 declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)
 declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)
 declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0,),
-    need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
+    need=need_constant_of_shape, checks=(movement.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | ROUNDS | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
-    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
+    checks=(attributes.range_, movement.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
 declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
-declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),), sampling=indexing.triangle)
+declare("Trilu", numpy=triangle, traits=MOVES, checks=(movement.parameters(numbers=(1,)),), sampling=indexing.triangle)
 declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
     sampling=sample.blocks, quantization=MOVES_DATA, bounds=bounds.part)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_fourier, need_mel_weights, need_short_fourier, need_window_function
+from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import signals as sample
 from eqsat.ops.traits import PARAMETRIC

@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
-from eqsat.ops import normal, together
-from eqsat.ops.checks import attributes, data, lengths
+from eqsat.ops import equal_axes, normal
+from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
-from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.quantization_role import MOVES_DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
@@ -184,21 +184,23 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
-    sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated, together=together.concatenated)
+    sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated,
+    together=equal_axes.concatenated)
 declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
-    checks=(data.parameters(vectors=(1,)), lengths.parts, data.split), normal_form=(normal.axis(), normal.parts),
-    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=together.parted)
+    checks=(movement.parameters(vectors=(1,)), lengths.parts, movement.split),
+    normal_form=(normal.axis(), normal.parts),
+    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=equal_axes.parted)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
-    checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
+    checks=(attributes.listed_axes(3), attributes.slice_, movement.parameters(vectors=(1, 2, 3, 4))),
     axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part)
 declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1, 3),
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
-            data.parameters(vectors=(1, 3), numbers=(2,)), lengths.pads),
+            movement.parameters(vectors=(1, 3), numbers=(2,)), lengths.pads),
     axes=Axes(3, ordered=True), sampling=sample.pad, quantization=Role(data=(0,), moves=True, of_node=_role_of_pad),
     bounds=bounds.padded)
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
-    checks=(attributes.axes_attribute, data.parameters(vectors=(1,)), lengths.per_axis(1, "shape")),
+    checks=(attributes.axes_attribute, movement.parameters(vectors=(1,)), lengths.per_axis(1, "shape")),
     normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,),
     sampling=indexing.reverse_sequence)

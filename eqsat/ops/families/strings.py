@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops.checks import attributes
-from eqsat.ops.kernel import Attributes
 from eqsat.ops.need_by_parameters import need_string_concat
+from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
 

@@ -18,8 +18,8 @@ from eqsat.ops import counters as count
 from eqsat.ops.checks import trained as check
 from eqsat.ops.definition import Types, Writer
 from eqsat.ops.families.maps import ML
-from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_support_vectors
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.scores import label_type, labels_of, transform_of, transformed
 from eqsat.ops.traits import PARAMETRIC

@@ -19,8 +19,8 @@ from eqsat.ops.checks import trained as check
 from eqsat.ops.definition import Types, Writer
 from eqsat.ops.ensemble import ensemble, listed
 from eqsat.ops.families.maps import ML
-from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_trees
+from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.scores import above, greatest, label_type, labels_of, of_two_classes, transform_of, transformed
 from eqsat.ops.traits import PARAMETRIC

@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales
-from eqsat.ops.kernel import Attributes, Function, in_single
+from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample

@@ -7,7 +7,7 @@ from eqsat.ops.checks import attributes, lengths
 from eqsat.ops.need_by_parameters import need_col2im, need_max_roi_pool, need_roi_align
 from eqsat.ops.need_by_shapes import need_suppression
 from eqsat.ops.registry import declare
-from eqsat.ops.sampling import regions as sample
+from eqsat.ops.sampling import image_regions as sample
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.schema.opset import MICROSOFT
 

@@ -22,7 +22,7 @@ Kind = Literal["known", "node", "input", "constant", "number"]
 
 
 class Node(Protocol):
-    """An operator of a pattern; :class:`eqsat.check.node.PatternNode` is the implementation.
+    """An operator of a pattern; :class:`eqsat.check.pattern_node.PatternNode` is the implementation.
 
     Attributes:
         op: The operator.

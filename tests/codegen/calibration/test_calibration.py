@@ -12,22 +12,22 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.codegen.calibration import calibrate as calibration
-from eqsat.codegen.calibration.calibrate import PROBES, calibrated, spread
+from eqsat.codegen.calibration import measure_host as calibration
 from eqsat.codegen.calibration.fit import fit
+from eqsat.codegen.calibration.measure_host import PROBES, calibrated, spread
 from eqsat.codegen.calibration.rates import settings
 from eqsat.codegen.calibration.residual import Residual
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
-from eqsat.codegen.kernels.shared.registry import entry_name
+from eqsat.codegen.kernels.shared.families import entry_name
 from eqsat.codegen.predict import Prediction, predict
 from eqsat.errors import TargetError
 from eqsat.model.builder import graph, input, op
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
+from eqsat.targets.find_targets import load_host, load_targets, read_target_file, targets_dir
 from eqsat.targets.numbers import numerals, places, rewritten, written
-from eqsat.targets.registry import load_host, load_targets, read_target_file, targets_dir
 from eqsat.targets.validate import problems
 
 FILE = targets_dir() / "c.target"

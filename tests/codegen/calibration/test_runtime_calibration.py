@@ -10,12 +10,12 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.cli import main
-from eqsat.codegen.calibration.runtime import calibrate_runtime, calibrated_runtime, is_runtime, measure_kernels
+from eqsat.codegen.calibration.measure_runtime import calibrate_runtime, calibrated_runtime, is_runtime, measure_kernels
 from eqsat.codegen.calibration.runtime_kernels import kernels_of
 from eqsat.model.load import load
-from eqsat.targets.cost import priced
+from eqsat.targets.find_targets import load_host, read_target_file
+from eqsat.targets.kernel_cost import priced
 from eqsat.targets.numbers import numerals, substituted
-from eqsat.targets.registry import load_host, read_target_file
 
 HOST = load_host("ort")
 FILE = Path(HOST.place.file)

@@ -17,7 +17,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends.onednn.library import has_onednn
 from eqsat.codegen.compiler import find_compiler
-from eqsat.codegen.control.forms import BRANCH, UNKNOWN_ROUNDS
+from eqsat.codegen.control.control_node import BRANCH, UNKNOWN_ROUNDS
 from eqsat.codegen.generate import generate
 from eqsat.codegen.predict import predict
 from eqsat.codegen.profile import profile
@@ -25,7 +25,7 @@ from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from eqsat.targets.registry import load_host
+from eqsat.targets.find_targets import load_host
 from tests.codegen import nodes
 from tests.codegen.ways import WAYS, sanitized_ways
 

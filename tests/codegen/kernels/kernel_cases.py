@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.parallel import BLOCK_WITHIN, in_parts
@@ -55,7 +55,7 @@ class Memory:
         """The elements and the halo."""
         view = self.view
         halo = view.halo or ((0, 0),) * view.rank
-        before = dtypes.size(view.dtype) * sum(b * s for (b, _), s in zip(halo, view.strides, strict=True))
+        before = c_types.size(view.dtype) * sum(b * s for (b, _), s in zip(halo, view.strides, strict=True))
         return self._seen(self.offset - before, tuple(n + b + a for n, (b, a) in zip(view.shape, halo, strict=True)))
 
     def _seen(self, start: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -72,7 +72,7 @@ class Memory:
 
 def held_in(dtype: ir.DataType) -> np.dtype:
     """The integer or float type in which C holds elements of a type."""
-    storage = dtypes.storage(dtype)
+    storage = c_types.storage(dtype)
     return np.dtype({"float": "f4", "double": "f8"}.get(storage) or storage.removesuffix("_t"))
 
 
@@ -160,9 +160,9 @@ def signature(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, lis
     for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
         constant = "" if letter == "y" else "const "
         parameters += [
-            (constant + dtypes.storage(v.dtype), f"{letter}{i}") for i, v in enumerate(views) if isinstance(v, View)
+            (constant + c_types.storage(v.dtype), f"{letter}{i}") for i, v in enumerate(views) if isinstance(v, View)
         ]
-    parameters += [("const " + dtypes.c_type(dtypes.as_stored(c)), f"w{i}") for i, c in enumerate(kernel.constants)]
+    parameters += [("const " + c_types.c_type(c_types.as_stored(c)), f"w{i}") for i, c in enumerate(kernel.constants)]
     if kernel.scratch:
         parameters.append(("void", "scratch"))
     target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
@@ -242,7 +242,7 @@ def stored(kernel: Kernel, slack: int = 64) -> dict[str, np.ndarray]:
     """Constants of a kernel, with bytes behind them that may be read, and its scratch memory, by parameter."""
     held = {}
     for i, constant in enumerate(kernel.constants):
-        value = np.ascontiguousarray(dtypes.as_stored(constant))
+        value = np.ascontiguousarray(c_types.as_stored(constant))
         held[f"w{i}"] = aligned(value.nbytes + slack)
         held[f"w{i}"][: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
     held["scratch"] = aligned(kernel.scratch + 64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.extract.milp.derivations import Facts, Option
+from eqsat.extract.milp.dominators import Facts, Option
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
 

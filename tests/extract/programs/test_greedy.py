@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Problem
+from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.greedy import _assemble, _read_off, _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eqsat.extract.cost import check, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Budget, Choice, Problem
+from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.neighbourhoods import Neighbourhoods, improve
 from eqsat.extract.programs.sample import random_program

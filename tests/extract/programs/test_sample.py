@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.cli.options import OPSETS
+from eqsat.cli.shared_options import OPSETS
 from eqsat.errors import ModelError
 from eqsat.model.load import load
 from eqsat.model.save import save

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
+from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
-from eqsat.codegen.kernels.bytes.steps import is_supported
-from eqsat.codegen.kernels.bytes.values import Value
-from eqsat.codegen.kernels.bytes.vectors import finish
+from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
-from eqsat.codegen.kernels.shared.registry import register
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.size_questions import is_free
@@ -189,8 +189,8 @@ def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:
     """C types of what the parameters of a kernel point at."""
     found: dict[str, str] = {}
     for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
-        found |= {f"{letter}{i}": dtypes.storage(v.dtype) for i, v in enumerate(views) if isinstance(v, View)}
-    return found | {f"w{i}": dtypes.c_type(dtypes.as_stored(c)) for i, c in enumerate(constants)}
+        found |= {f"{letter}{i}": c_types.storage(v.dtype) for i, v in enumerate(views) if isinstance(v, View)}
+    return found | {f"w{i}": c_types.c_type(c_types.as_stored(c)) for i, c in enumerate(constants)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.vectors.epilogue import load
-from eqsat.codegen.kernels.vectors.passes import Axis, Part, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.codegen.program import FINDING, Node, Tensor
-from eqsat.codegen.spelling import as_chain, spelled
-from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import is_free, magnitude, may_be_zero
 from eqsat.schema.types import OpKey
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zero
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
+from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
-from eqsat.codegen.kernels.bytes.steps import is_supported
-from eqsat.codegen.kernels.bytes.values import Value
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Axis
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 
@@ -422,7 +422,7 @@ class _Generator:
         for k in (self.y.rank - 2, *reversed(self.shared)):
             strides[k] = step if k == self.y.rank - 2 or a.batch[k] else 0
             step *= self.y.shape[k] if strides[k] else 1
-        self.scratch.add("left", dtypes.storage(self.x.dtype), math.prod(sizes), 1)
+        self.scratch.add("left", c_types.storage(self.x.dtype), math.prod(sizes), 1)
         loops = [(k, self.y.shape[k]) for k in (*self.shared, self.y.rank - 2) if strides[k]]
         steps = {**dict(enumerate(a.batch)), self.y.rank - 2: a.row}
         to = "".join(f" + i{k} * {strides[k]}" for k, _ in loops)

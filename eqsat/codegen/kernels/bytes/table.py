@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.loops.elementwise import flattened
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
@@ -79,7 +79,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
     flat = flattened(replace(task, epilogue=plain))
     x, y = flat.view(0), flat.output
     axes = [(f"n{a}", n, x.strides[a], y.strides[a]) for a, n in enumerate(y.shape)]
-    text = render("bytes/table.c.jinja", axes=axes, c=dtypes.storage(task.output.dtype))
+    text = render("bytes/table.c.jinja", axes=axes, c=c_types.storage(task.output.dtype))
     return Kernel(text, (table,), specialised=False)
 
 

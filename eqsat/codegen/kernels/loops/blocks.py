@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.templates import Result, Template, Tensor
+from eqsat.codegen.kernel_templates import Result, Template, Tensor
 from eqsat.schema.size_questions import is_free
 
 Places = Callable[[Sequence[str]], list[str]]

@@ -1,14 +1,14 @@
 """What nodes of control flow want of their operands: that bodies can read them as rows, whatever a body does.
 
-Their C is not a kernel but calls of kernels; :mod:`eqsat.codegen.control.text` writes it.
+Their C is not a kernel but calls of kernels; :mod:`eqsat.codegen.control.c_text` writes it.
 """
 
 from __future__ import annotations
 
-from eqsat.codegen.control.forms import CONTROL
+from eqsat.codegen.control.control_node import CONTROL
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, Want, Wants
-from eqsat.codegen.kernels.shared.registry import register
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.types import OpKey
 
 _ROWS = Want(strict=True, dense=True)

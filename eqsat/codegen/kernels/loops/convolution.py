@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, Tensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
-from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.families.convolution import transposed_padding
 from eqsat.ops.windows import integers, windows
 from eqsat.schema.dtypes import BYTES

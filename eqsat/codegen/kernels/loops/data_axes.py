@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import REDUCED, accumulated, accumulates
 from eqsat.codegen.program import FINDING
-from eqsat.codegen.templates import Template, only
 
 
 @loops("axes from data", "Axes", domain=FINDING, epilogue=False)

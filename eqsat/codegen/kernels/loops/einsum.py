@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
 from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
-from eqsat.codegen.spelling import as_chain, spelled
-from eqsat.codegen.templates import Template
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
-from eqsat.codegen.loops import LoopWriter, broadcast_strides
+from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
 from eqsat.codegen.program import IDENTITY, Node, Tensor
-from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey
 

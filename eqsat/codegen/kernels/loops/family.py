@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
-from eqsat.codegen.kernels.shared.registry import register
-from eqsat.codegen.loops import is_scalar_epilogue
-from eqsat.codegen.shape_values import elements, is_sizes
+from eqsat.codegen.kernels.shared.families import register
+from eqsat.codegen.loop_writer import is_scalar_epilogue
+from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.schema.types import OpKey
 
 NUMBERS = FLOATS | INTEGERS
@@ -50,7 +50,7 @@ def is_typed(task: Task) -> bool:
     """Whether C has every element type of a task."""
     given = [dtype_of(task, i) for i in range(len(task.inputs))]
     made = [v.dtype for v in task.outputs if v is not None]
-    return all(d is None or dtypes.is_supported(d) for d in [*given, *made])
+    return all(d is None or c_types.is_supported(d) for d in [*given, *made])
 
 
 def are(task: Task, types: Iterable[ir.DataType], *inputs: int) -> bool:

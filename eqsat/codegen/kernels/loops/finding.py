@@ -12,9 +12,9 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
 from eqsat.codegen.program import FINDING, READ_SIZES
-from eqsat.codegen.templates import Template, only
 
 _ELEMENTS = NUMBERS | {ir.DataType.BOOL}
 

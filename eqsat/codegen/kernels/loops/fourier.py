@@ -13,9 +13,9 @@ import numpy as np
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, along
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.scans import lines
-from eqsat.codegen.templates import Template, along
 from eqsat.schema.size_questions import is_free
 
 

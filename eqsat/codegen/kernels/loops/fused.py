@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.activations import FUSED
 from eqsat.codegen.kernel import Task
 
@@ -27,11 +27,11 @@ def can_activate(task: Task) -> bool:
     return (
         text is not None
         and len(parameters(task.attributes)) >= needed
-        and dtypes.computed(task.epilogue.dtype) == "float"
+        and c_types.computed(task.epilogue.dtype) == "float"
     )
 
 
 def activated(name: str, value: str, attributes: Mapping[str, Any]) -> str:
     """C expression of the activation of a value."""
-    numbers = [dtypes.literal(p, ir.DataType.FLOAT) for p in (*parameters(attributes), 0.0, 0.0)]
+    numbers = [c_types.literal(p, ir.DataType.FLOAT) for p in (*parameters(attributes), 0.0, 0.0)]
     return FUSED[name].format(v=value, p=numbers[0], q=numbers[1])

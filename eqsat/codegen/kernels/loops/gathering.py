@@ -16,9 +16,9 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, dense_strides
+from eqsat.codegen.kernel_templates import Template, Tensor, along
 from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
-from eqsat.codegen.templates import Template, Tensor, along
 from eqsat.ops.windows import integers
 from eqsat.schema.size_choices import largest
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops, shape_of
-from eqsat.codegen.templates import Template, only
 
 
 def _known(template: Template, value: np.ndarray) -> Kernel:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, Tensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.products import (
     Finish,
@@ -20,7 +21,6 @@ from eqsat.codegen.kernels.loops.products import (
     product,
     stacked,
 )
-from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.schema.dtypes import BYTES
 
 
@@ -104,7 +104,7 @@ def qgemm(task: Task) -> Kernel:
     b_scale = template.operand(4)
     columns = along_columns(b_scale, p)
     c = template.x[6]
-    alpha = dtypes.literal(task.attributes["alpha"], ir.DataType.FLOAT)
+    alpha = c_types.literal(task.attributes["alpha"], ir.DataType.FLOAT)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:
         total = "sums[n]" if c is None else f"(sums[n] + (uint32_t){c.broadcast(y.shape).load(m, n)})"

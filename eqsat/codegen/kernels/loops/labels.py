@@ -6,8 +6,8 @@ import numpy as np
 
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
-from eqsat.codegen.templates import Template
 from eqsat.ops.families.features import label_table
 from eqsat.ops.families.maps import ML
 

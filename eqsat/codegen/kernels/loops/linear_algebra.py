@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
-from eqsat.codegen.templates import Template
 from eqsat.schema.size_questions import greatest
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, Tensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
 from eqsat.codegen.kernels.loops.products import accumulator_of, matrices, plain, product, stacked
-from eqsat.codegen.templates import Template, Tensor
 
 
 @loops("matrix loops", "MatMul", accepts=lambda task: are(task, NUMBERS))
@@ -32,7 +32,7 @@ def fused_matmul(task: Task) -> Kernel:
     left = _arranged(left, bool(attributes.get("transA")), bool(attributes.get("transBatchA")))
     right = _arranged(right, bool(attributes.get("transB")), bool(attributes.get("transBatchB")))
     alpha = attributes["alpha"]
-    scale = "" if alpha == 1.0 else f" * {dtypes.literal(alpha, y.value_dtype)}"
+    scale = "" if alpha == 1.0 else f" * {c_types.literal(alpha, y.value_dtype)}"
     return plain(template, stacked(left, right, y), y, scale)
 
 
@@ -60,8 +60,8 @@ def _gemm(task: Task, activation: str = "") -> Kernel:
         if factor == 1.0:
             return value
         if dtype in FLOATS:
-            return f"{value} * {dtypes.literal(factor, dtype)}"
-        number = dtypes.literal(factor, ir.DataType.DOUBLE)
+            return f"{value} * {c_types.literal(factor, dtype)}"
+        number = c_types.literal(factor, ir.DataType.DOUBLE)
         return template.convert(f"((double){value} * {number})", ir.DataType.DOUBLE, dtype)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:

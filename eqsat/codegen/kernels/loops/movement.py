@@ -8,15 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import program
+from eqsat.codegen.elementwise_spelling import spelled
+from eqsat.codegen.expressions.expression_table import Argument
 from eqsat.codegen.expressions.qlinear import quantized
-from eqsat.codegen.expressions.registry import Argument
 from eqsat.codegen.kernel import Kernel, Step, Task
+from eqsat.codegen.kernel_templates import Result, Template, Tensor, only
 from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.program import IDENTITY, Node, Operand
-from eqsat.codegen.shape_values import slice_start
-from eqsat.codegen.spelling import spelled
-from eqsat.codegen.templates import Result, Template, Tensor, only
+from eqsat.codegen.shape_arithmetic import slice_start
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
+from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Step, Task
+from eqsat.codegen.kernel_templates import Template, Tensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.program import IDENTITY, Node
 from eqsat.codegen.program import Tensor as Operand
-from eqsat.codegen.spelling import spelled
-from eqsat.codegen.templates import Template, Tensor
 from eqsat.schema.types import OpKey
 
 Index = Sequence[str]
@@ -66,7 +66,7 @@ def _standardized(
     """
     kept, reduced = axes_apart(shape, axes)
     at = joined(axes)
-    c = dtypes.computed(dtype)
+    c = c_types.computed(dtype)
     used = total if total is not None and total < len(template.y) and template.y[total] is not None else None
     return template.fill(
         "loops/normalize.c.jinja",
@@ -79,7 +79,7 @@ def _standardized(
         count=math.prod(reduced),
         c=c,
         f=suffix(c),
-        epsilon=dtypes.literal(template.task.attributes.get("epsilon", 1e-5), dtype),
+        epsilon=c_types.literal(template.task.attributes.get("epsilon", 1e-5), dtype),
         centred=centred,
         divided=divided,
         statistics=statistics,
@@ -124,9 +124,9 @@ def batch_normalization(task: Task) -> Kernel:
         work=x.c,
         f=suffix(x.c),
         count=math.prod(others),
-        epsilon=dtypes.literal(task.attributes["epsilon"], work),
-        keep=dtypes.literal(keep, work),
-        rest=dtypes.literal(1 - keep, work),
+        epsilon=c_types.literal(task.attributes["epsilon"], work),
+        keep=c_types.literal(keep, work),
+        rest=c_types.literal(1 - keep, work),
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.loops.normalization import floats, suffix
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
-from eqsat.codegen.templates import Template
 
 
 @loops("normalisation loops", "MeanVarianceNormalization", accepts=floats)
@@ -19,7 +19,7 @@ def mean_variance_normalization(task: Task) -> Kernel:
     x = template.operand(0)
     axes = tuple(int(a) % x.rank for a in task.attributes["axes"])
     kept, reduced = axes_apart(x.shape, axes)
-    tiny = dtypes.literal(1e-9, x.dtype)
+    tiny = c_types.literal(1e-9, x.dtype)
     return template.fill(
         "loops/lines.c.jinja",
         kind="standard",
@@ -39,14 +39,14 @@ def local_response_normalization(task: Task) -> Kernel:
     size, beta = int(task.attributes["size"]), task.attributes["beta"]
     f = suffix(x.c)
     # Powers are slow; the usual exponent 3/4 is two square roots.
-    usual, other = f"(sqrt{f}(base) * sqrt{f}(sqrt{f}(base)))", f"pow{f}(base, {dtypes.literal(beta, x.dtype)})"
+    usual, other = f"(sqrt{f}(base) * sqrt{f}(sqrt{f}(base)))", f"pow{f}(base, {c_types.literal(beta, x.dtype)})"
     return template.fill(
         "loops/lines.c.jinja",
         kind="neighbours",
         before=(size - 1) // 2,
         behind=size - 1 - (size - 1) // 2,
-        alpha=f"({dtypes.literal(task.attributes['alpha'], x.dtype)} / {dtypes.literal(size, x.dtype)})",
-        bias=dtypes.literal(task.attributes["bias"], x.dtype),
+        alpha=f"({c_types.literal(task.attributes['alpha'], x.dtype)} / {c_types.literal(size, x.dtype)})",
+        bias=c_types.literal(task.attributes["bias"], x.dtype),
         power=usual if beta == 0.75 else other,
     )
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, Tensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
-from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.dimension import as_real
 from eqsat.schema.dtypes import BYTES
@@ -58,7 +58,7 @@ def max_pool(task: Task) -> Kernel:
     columns_first = bool(task.attributes.get("storage_order", 0))
     rank = len(spatial)
     steps = [math.prod(spatial[:a] if columns_first else spatial[a + 1 :]) for a in range(rank)]
-    lowest = dtypes.literal(
+    lowest = c_types.literal(
         -math.inf if real else np.iinfo(source.dtype.numpy()).min if source.dtype in INTEGERS else 0, source.dtype
     )
     return template.fill(
@@ -139,7 +139,7 @@ def lp_pool(task: Task) -> Kernel:
     c = source.c
     f = "f" if c == "float" else ""
     term = {1: f"fabs{f}(value)", 2: "value * value"}.get(p, f"pow{f}(fabs{f}(value), {p})")
-    root = dtypes.literal(1.0 / p, ir.DataType.DOUBLE)
+    root = c_types.literal(1.0 / p, ir.DataType.DOUBLE)
     finish = {1: "total0", 2: f"sqrt{f}(total0)"}.get(p, f"pow{f}(total0, ({c}){root})")
     return _sums(template, source, _windows(task, source), c, term, finish)
 

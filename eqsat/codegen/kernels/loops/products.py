@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.templates import Result, Template, Tensor
+from eqsat.codegen.kernel_templates import Result, Template, Tensor
 from eqsat.schema.size_questions import is_free
 
 WIDTH = 64
@@ -138,8 +138,8 @@ def along_columns(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
 def accumulator_of(dtype: ir.DataType) -> str:
     """Type of the sums: unsigned for integers, as they wrap around."""
     if dtype in FLOATS:
-        return dtypes.computed(dtype)
-    return "uint64_t" if dtypes.size(dtype) == 8 else "uint32_t"
+        return c_types.computed(dtype)
+    return "uint64_t" if c_types.size(dtype) == 8 else "uint32_t"
 
 
 def plain(template: Template, p: Product, y: Result, scale: str = "") -> Kernel:

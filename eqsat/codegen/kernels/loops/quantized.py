@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes, program
+from eqsat.codegen import c_types, program
+from eqsat.codegen.elementwise_spelling import as_chain, spelled
+from eqsat.codegen.expressions.expression_table import Argument, Expression, scalar
 from eqsat.codegen.expressions.quantization import limits
-from eqsat.codegen.expressions.registry import Argument, Expression, scalar
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template, Tensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.program import RESHAPE, Node, Operand
-from eqsat.codegen.spelling import as_chain, spelled
-from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.schema.dtypes import BYTES
 
 _LETTERS = "abcde"
@@ -94,7 +94,7 @@ def qlinear_softmax(task: Task) -> Kernel:
         at=joined(axes),
         table=table,
         scale=None if table is not None else only(template.x[1]),
-        shift=dtypes.literal(shift, ir.DataType.DOUBLE),
+        shift=c_types.literal(shift, ir.DataType.DOUBLE),
         y_scale=only(template.x[3]),
         y_zero=zero,
         overflow=f"({bounds[0]})" if bounds[0] < 0 else zero,

@@ -8,11 +8,11 @@ from functools import partial
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
-from eqsat.codegen.templates import Template
 from eqsat.ops.families.recurrent import Activation, activations
 
 _FORMS = {
@@ -56,7 +56,7 @@ def _accepts(task: Task) -> bool:
 
 def _apply(activation: Activation, c: str, v: str) -> str:
     numbers = {"p": activation.alpha, "q": activation.beta}
-    literals = {k: dtypes.literal(number, ir.DataType.FLOAT) for k, number in numbers.items()}
+    literals = {k: c_types.literal(number, ir.DataType.FLOAT) for k, number in numbers.items()}
     return _FORMS[activation.key].format(v=v, c=c, f="f" if c == "float" else "", **literals)
 
 
@@ -104,7 +104,7 @@ def recurrent(task: Task) -> Kernel:
         biases=names if biased else [],
         biased=biased,
         peephole=lambda j: "" if peepholes is None else f" + {peepholes.load('d', j)} * cell[j]",
-        clip=dtypes.literal(clip, x.dtype) if clip else None,
+        clip=c_types.literal(clip, x.dtype) if clip else None,
         after=bool(attributes.get("linear_before_reset", 0)),
         coupled=bool(attributes.get("input_forget", 0)),
         scratch=(2 + gates) * n * (8 if x.c == "double" else 4),

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
-from eqsat.codegen.templates import Template
 from eqsat.schema.dimension import as_real
 
 _DOUBLE = ir.DataType.DOUBLE
@@ -94,10 +94,10 @@ def _accepts(task: Task) -> bool:
 
 def _limit(dtype: ir.DataType, high: bool) -> str:
     """Greatest or least integer of a type."""
-    bits = 8 * dtypes.size(dtype)
+    bits = 8 * c_types.size(dtype)
     signed = dtype.is_signed()
     value = (1 << (bits - signed)) - 1 if high else -(1 << (bits - 1)) if signed else 0
-    return dtypes.literal(value, dtype)
+    return c_types.literal(value, dtype)
 
 
 def axes_apart(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

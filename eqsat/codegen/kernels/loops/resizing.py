@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.kernel_templates import Template, Tensor
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
-from eqsat.codegen.shape_values import elements, is_sizes
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.families.resize import Plan, axis_taps, resize_plan
 from eqsat.schema.size_questions import any_free, greatest
 
@@ -242,8 +242,8 @@ def resize(task: Task) -> Kernel:
         computed="float" if task.attributes["mode"] == "nearest" else "double",
         axes=axes,
         place=place,
-        work=dtypes.computed(work),
+        work=c_types.computed(work),
         finish=lambda v: v if x.dtype in FLOATS else template.convert(v, work, x.dtype),
         outside=beyond_any if outside else None,
-        extrapolated=dtypes.literal(task.attributes.get("extrapolation_value", 0.0), x.dtype),
+        extrapolated=c_types.literal(task.attributes.get("extrapolation_value", 0.0), x.dtype),
     )

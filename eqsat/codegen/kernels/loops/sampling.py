@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
-from eqsat.codegen.templates import Template
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
@@ -26,7 +26,7 @@ def grid_sample(task: Task) -> Kernel:
         n = x.shape[axis + 2]
         if corners:
             return f"({n} - 1)" if is_last else "0"
-        return f"({n} - {dtypes.literal(0.5, ir.DataType.FLOAT)})" if is_last else "-0.5f"
+        return f"({n} - {c_types.literal(0.5, ir.DataType.FLOAT)})" if is_last else "-0.5f"
 
     return template.fill(
         "loops/grid_sample.c.jinja",

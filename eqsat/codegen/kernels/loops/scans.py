@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Result, Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
-from eqsat.codegen.templates import Result, Template
 from eqsat.schema.size_questions import any_free
 
 

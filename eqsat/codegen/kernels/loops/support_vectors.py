@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
-from eqsat.codegen.templates import Template
 from eqsat.ops.families.maps import ML
 from eqsat.ops.families.support_vectors import LEAST, Machine, is_plain, machine
 from eqsat.ops.scores import labels_of
@@ -31,7 +31,7 @@ def _filled(template: Template, made: Machine, rows: int, **values: Any) -> Kern
     f = "" if c == "double" else "f"
 
     def number(value: float) -> str:
-        return dtypes.literal(value, x.dtype if x.c == c else ir.DataType.FLOAT)
+        return c_types.literal(value, x.dtype if x.c == c else ir.DataType.FLOAT)
 
     return template.fill(
         "loops/support_vectors.c.jinja",
@@ -58,7 +58,7 @@ def regressor(task: Task) -> Kernel:
     """The weighted sum of kernels."""
     template, made = Template(task), machine(task.attributes)
     assert made is not None
-    rho = dtypes.literal(made.rho[0], ir.DataType.FLOAT)
+    rho = c_types.literal(made.rho[0], ir.DataType.FLOAT)
     one_class = bool(task.attributes["one_class"])
     return _filled(template, made, template.result().shape[0], classes=1, rho=rho, one_class=one_class)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.tree_tables import TooMany, tables
-from eqsat.codegen.templates import Template
 from eqsat.ops.ensemble import ensemble
 from eqsat.ops.families.maps import ML
 from eqsat.ops.families.trees import aggregate_of, base_values, is_plain
@@ -82,7 +82,7 @@ def tree_sums(task: Task) -> Kernel:
         base=table(np.broadcast_to(base, targets).astype(kind)) if base.size else None,
         seen=seen,
         sign={"MIN": "<", "MAX": ">"}.get(aggregate),
-        divisor=dtypes.literal(len(trees.roots), x.dtype) if aggregate == "AVERAGE" else None,
+        divisor=c_types.literal(len(trees.roots), x.dtype) if aggregate == "AVERAGE" else None,
         on_stack=on_stack,
         scratch=0 if on_stack else together * targets * (kind.itemsize + seen),
     )

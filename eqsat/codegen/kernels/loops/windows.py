@@ -10,8 +10,8 @@ from typing import Any
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
-from eqsat.codegen.templates import Template
 
 
 def _window(task: Task, axes: int) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.vectors.epilogue import load
-from eqsat.codegen.kernels.vectors.passes import Axis, Part, merged, passes
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT

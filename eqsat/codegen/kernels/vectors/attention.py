@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
+from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, dense_strides
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
-from eqsat.codegen.spelling import spelled
-from eqsat.codegen.vectors import finish
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, is_free
@@ -113,7 +113,7 @@ def _placed(task: Task, index: int, constants: list[np.ndarray]) -> _Place:
     """An operand where it lies; a constant becomes a parameter."""
     x = task.inputs[index]
     assert x is not None
-    c = dtypes.storage(_dtype(x)) if index in (_MASK, _LENGTHS) else "float"
+    c = c_types.storage(_dtype(x)) if index in (_MASK, _LENGTHS) else "float"
     if isinstance(x, View):
         return _Place(f"x{index}", x.shape, x.strides, c)
     constants.append(x)
@@ -190,8 +190,8 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         right=min(*reach, _FAR) if reach else None,
         bounded=bool(reach) or left >= 0,
         cut=lengths is not None or is_free(columns) or columns % lanes != 0,
-        scale=dtypes.literal(1 / math.sqrt(depth) if scale is None else float(scale), _FLOAT),
-        softcap=dtypes.literal(softcap, _FLOAT) if softcap else "",
+        scale=c_types.literal(1 / math.sqrt(depth) if scale is None else float(scale), _FLOAT),
+        softcap=c_types.literal(softcap, _FLOAT) if softcap else "",
     )
     body, helpers = finish(text, isa, "vectors/attention.h.jinja")
     return Kernel(body, tuple(constants), 4 * end, helpers)

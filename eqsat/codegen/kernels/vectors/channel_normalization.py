@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.passes import Axis, Part, merged, passes
 from eqsat.codegen.kernels.vectors.rows import is_float_row
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -98,8 +98,8 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             for name, strides in {"x0": x.strides, **made}.items()
         ],
         factors=factors,
-        count=dtypes.literal(float(many * row), _FLOAT),
-        epsilon=dtypes.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
+        count=c_types.literal(float(many * row), _FLOAT),
+        epsilon=c_types.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
     )
     body, helpers = finish(text, isa)
     return Kernel(body, (*constants, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))

@@ -10,14 +10,14 @@ from itertools import product
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Axis, Loop, collapse, loops_over, moves_of
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import epilogue_first
-from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import typical
 from eqsat.schema.types import OpKey
 

@@ -10,14 +10,14 @@ from itertools import product
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
-from eqsat.codegen.kernels.shared.registry import register
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.convolution_geometry import Reached
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue
 from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, Selected, pack, packed_size, write
-from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Loop
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
 
@@ -109,7 +109,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         loops=loops,
         pointers=[(name, _moves(loops, strides)) for name, strides in made.items()],
         parts=parts,
-        types={name: f"{'' if name == 'y0' else 'const '}{dtypes.storage(dtype)}" for name, dtype in types.items()},
+        types={name: f"{'' if name == 'y0' else 'const '}{c_types.storage(dtype)}" for name, dtype in types.items()},
     )
     body, helpers = finish(text, isa)
     constants: tuple[np.ndarray, ...] = tuple(epilogue.constants)

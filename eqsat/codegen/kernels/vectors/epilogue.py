@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
-from eqsat.codegen.dtypes import HALVES
+from eqsat.codegen import c_types
+from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.expressions import scalar, vector
-from eqsat.codegen.expressions.registry import Argument, Expression
+from eqsat.codegen.expressions.expression_table import Argument, Expression
 from eqsat.codegen.isa import AVX2, Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
 from eqsat.schema.types import OpKey
@@ -156,7 +156,7 @@ class VectorEpilogue:
 
     def _load(self, operand: str | float, address: Callable[[str], str], count: int) -> str:
         if not isinstance(operand, str):
-            return f"SPLAT@({dtypes.literal(operand, ir.DataType.FLOAT)})"
+            return f"SPLAT@({c_types.literal(operand, ir.DataType.FLOAT)})"
         stride, dtype = self.strides[operand][self.axis], self.types[operand]
         return load(address(operand), stride, count, self.isa, operand in self._padded, dtype)
 
@@ -166,7 +166,7 @@ def load(
 ) -> str:
     """Expression of a vector whose first ``count`` lanes are read; with ``padded`` the others may be as well."""
     if dtype in HALVES:
-        return f"load_{dtypes.converted(dtype)}@({pointer}, {stride}, {count})"
+        return f"load_{c_types.converted(dtype)}@({pointer}, {stride}, {count})"
     if stride == 0:
         return f"SPLAT@(*({pointer}))"
     if stride != 1:
@@ -177,7 +177,7 @@ def load(
 def store(pointer: str, value: str, stride: int, count: int, isa: Isa, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
     """Statement that stores the first ``count`` lanes; those of half precision were rounded to it."""
     if dtype in HALVES:
-        return f"store_{dtypes.converted(dtype)}@({pointer}, {value}, {stride}, {count});"
+        return f"store_{c_types.converted(dtype)}@({pointer}, {value}, {stride}, {count});"
     if stride != 1:
         return f"store_strided@({pointer}, {value}, {stride}, {count});"
     return f"ST@({pointer}, {value});" if count == isa.lanes() else f"store_part@({pointer}, {value}, {count});"
@@ -187,7 +187,7 @@ def _expression(step: Step, arguments: list[str | None], isa: Isa) -> Expression
     """The step as an expression, or as statements that declare the variable ``$R``."""
     if step.operator == _CAST:
         return Expression(
-            f"round_{dtypes.converted(step.dtype)}@({arguments[0]})" if step.dtype in HALVES else str(arguments[0])
+            f"round_{c_types.converted(step.dtype)}@({arguments[0]})" if step.dtype in HALVES else str(arguments[0])
         )
     found = vector(step.operator, step.attributes, arguments, isa)
     if found is not None:

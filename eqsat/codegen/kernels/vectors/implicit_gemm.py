@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernels.shared.families import render
 from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, loops_over, moves_of
-from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
 from eqsat.schema.size_questions import is_free, typical

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, Wants
-from eqsat.codegen.kernels.shared.registry import register
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK
 from eqsat.codegen.kernels.vectors.rows import is_float_row, row_kernel
@@ -34,10 +34,10 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         channels=channels,
         size=size,
         before=(size - 1) // 2,
-        bias=dtypes.literal(task.attributes.get("bias", 1.0), convolution.FLOAT),
-        factor=dtypes.literal(task.attributes.get("alpha", 1e-4) / size, convolution.FLOAT),
+        bias=c_types.literal(task.attributes.get("bias", 1.0), convolution.FLOAT),
+        factor=c_types.literal(task.attributes.get("alpha", 1e-4) / size, convolution.FLOAT),
         beta=beta,
-        power=dtypes.literal(beta, convolution.FLOAT),
+        power=c_types.literal(beta, convolution.FLOAT),
         lanes=isa.lanes(),
     )
 

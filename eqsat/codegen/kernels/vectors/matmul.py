@@ -14,9 +14,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
 from eqsat.codegen.kernels.vectors.implicit_gemm import (
@@ -29,7 +30,6 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     panel_width,
     write,
 )
-from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey
 

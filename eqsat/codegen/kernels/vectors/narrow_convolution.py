@@ -14,15 +14,15 @@ from itertools import product
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Halo, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Loop, moves_of
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import transposed_geometry
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, store
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band
-from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 

@@ -13,9 +13,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
-from eqsat.codegen.kernels.shared.registry import register, render
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
 

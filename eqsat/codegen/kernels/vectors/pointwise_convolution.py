@@ -13,8 +13,8 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
-from eqsat.codegen.kernels.shared.registry import register
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import matmul
 from eqsat.schema.types import OpKey

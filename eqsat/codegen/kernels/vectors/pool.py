@@ -10,13 +10,13 @@ from itertools import product
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Wants
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Loop
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.vectors import finish
 from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.size import Undecided

@@ -12,17 +12,17 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import dtype_of
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
 from eqsat.codegen.parallel import whole
-from eqsat.codegen.shape_values import is_sizes
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.ops.families.recurrent import Activation, activations
 from eqsat.schema.types import OpKey
 
@@ -141,7 +141,7 @@ def _place(name: str, strides: Shape, *index: str) -> Place:
 
 def _apply(activation: Activation, v: str) -> str:
     numbers = {"p": activation.alpha, "q": activation.beta}
-    return _FORMS[activation.key].format(v=v, **{k: dtypes.literal(n, _FLOAT) for k, n in numbers.items()})
+    return _FORMS[activation.key].format(v=v, **{k: c_types.literal(n, _FLOAT) for k, n in numbers.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], 
         length=length_of(task, constants) if length is None else length,
         peepholes=given_place(_PEEPHOLES, "d") if kind == "LSTM" else None,
         coupled=bool(task.attributes.get("input_forget")),
-        limit=dtypes.literal(limit, _FLOAT) if limit else "",
+        limit=c_types.literal(limit, _FLOAT) if limit else "",
         outputs=outputs,
         parts=parts_of(n, isa),
         f=[partial(_apply, a) for a in _found(task)[0]],

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
-from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.kernels.vectors.passes import Axis, Part, merged, passes
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -134,7 +134,7 @@ class _Writer:
             ],
             outer=self.reduced[:-1],
             inner=self.inner,
-            count=dtypes.literal(float(count), _FLOAT),
+            count=c_types.literal(float(count), _FLOAT),
             **(self._along_kept() if self.along is not None else self._along_reduced()),
         )
         body, helpers = finish(text, self.isa)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Loop
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -177,8 +177,8 @@ def _normalization(task: Task, isa: Isa) -> Kernel:
         weights,
         centered=task.operator.name == "LayerNormalization",
         biased=len(given) > 1,
-        share=dtypes.literal(1.0 / columns, _FLOAT),
-        epsilon=dtypes.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
+        share=c_types.literal(1.0 / columns, _FLOAT),
+        epsilon=c_types.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
     )
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import AVX512, Isa
+from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, Wants
+from eqsat.codegen.kernels.shared.families import register, render
 from eqsat.codegen.kernels.shared.nests import Axis
-from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import choose, estimate
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, Problem, pack, packed_size, write
-from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
 ASKED = "eqsat.winograd"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import families
@@ -51,7 +51,7 @@ def place(
     shape: Sequence[int], dtype: ir.DataType, want: Want, rng: np.random.Generator | None, *, output: bool = False
 ) -> Memory:
     """Memory for a tensor as a kernel would like it; gaps and more halo than asked for with ``rng``."""
-    rank, size = len(shape), dtypes.size(dtype)
+    rank, size = len(shape), c_types.size(dtype)
     order = want.order or tuple(range(rank))
     if rng is not None and not want.strict and want.order is None:
         order = tuple(int(a) for a in rng.permutation(rank))

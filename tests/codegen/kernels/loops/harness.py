@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import c_types
 from eqsat.codegen.canonical import canonical
 from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
-from eqsat.codegen.kernels.shared.registry import families
+from eqsat.codegen.kernels.shared.families import families
 from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
@@ -41,7 +41,7 @@ def spread(shape: Sequence[int], dtype: ir.DataType, rng: np.random.Generator | 
     for axis in reversed(order):
         strides[axis] = step * (1 + gaps[axis]) if rng is not None and axis == order[-1] else step
         step = strides[axis] * max(shape[axis], 1) + gaps[axis]
-    return Memory(View(dtype, shape, tuple(strides)), np.full(step * dtypes.size(dtype), FILL, np.uint8), 0)
+    return Memory(View(dtype, shape, tuple(strides)), np.full(step * c_types.size(dtype), FILL, np.uint8), 0)
 
 
 @dataclass
@@ -81,7 +81,7 @@ def memory(array: np.ndarray, rng: np.random.Generator | None) -> Memory:
     """A copy of an array in memory."""
     dtype = ir.DataType.from_numpy(array.dtype)
     made = spread(array.shape, dtype, rng)
-    made.array()[...] = dtypes.as_stored(array).reshape(array.shape)
+    made.array()[...] = c_types.as_stored(array).reshape(array.shape)
     return made
 
 

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.codegen.expressions import is_elementwise
-from eqsat.codegen.expressions.functions import needed
+from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels import families
 from eqsat.ops.evaluate import evaluate

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import find
-from eqsat.codegen.kernels.shared.registry import families
+from eqsat.codegen.kernels.shared.families import families
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
 from tests.codegen.kernels.kernel_cases import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eqsat.codegen.isa import ALL
-from eqsat.codegen.vectors import finish
+from eqsat.codegen.isa_names import finish
 from tests.codegen.kernels.vectors.harness import INCLUDES, compiled, runnable
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])

@@ -9,7 +9,7 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.codegen.kernel import Epilogue, Task, View
-from eqsat.codegen.kernels.shared.registry import families
+from eqsat.codegen.kernels.shared.families import families
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.executor import Executor
 from tests.codegen.kernels.vectors.harness import Case, run, step

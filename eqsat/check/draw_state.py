@@ -1,0 +1,102 @@
+"""State that the attempts to draw an instance of a clause share, and learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.check.instance import Instance
+from eqsat.check.instance_data import Pool, dtypes_of
+from eqsat.check.wishes import Wishes
+from eqsat.egraph.compile_rules import const_names
+from eqsat.rules.ast import Match, Name, Number, Pattern, Rule, Sequence
+from eqsat.rules.evaluation import uses
+from eqsat.rules.expand import Clause
+from eqsat.rules.tree import walk
+
+
+@dataclass
+class _Demands:
+    """Facts about leaves in a rule's text: which are constants, whose contents matter, and whose bounds."""
+
+    constants: frozenset[str]
+    values: frozenset[str]
+    bounds: frozenset[str]
+
+    @staticmethod
+    def of(rule: Rule) -> _Demands:
+        from eqsat.egraph.compile_rules import _template_expressions
+
+        expressions = [c.expr for c in rule.where if not const_names(c)]
+        expressions += [e for t in rule.right for e in _template_expressions(t)]
+        used = uses(*expressions)
+        constants = {name for c in rule.where for name in const_names(c)}
+        return _Demands(frozenset(constants | set(used.values)), frozenset(used.values), frozenset(used.bounds))
+
+
+class Drawing:
+    """State that the attempts for one clause share.
+
+    Attributes:
+        pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and of the
+            shapes and contents that its conditions ask for; otherwise only by chance.
+        dtypes: Element types of its values, by how often they are drawn.
+        wishes: What the conditions ask of the leaves.
+        rank: That some tensor has at least, by an axis or a permutation that the pattern requires; 0 where none is.
+        learned: By name, numbers with which the conditions held: they may be hard to meet again.
+    """
+
+    def __init__(self, rule: Rule, clause: Clause, pointed: bool = False) -> None:
+        self.rule = rule
+        self.clause = clause
+        self.pool = Pool.of(rule, pointed)
+        self.dtypes = dtypes_of(rule)
+        self.demands = _Demands.of(rule)
+        self.conditions = [c for c in rule.where if not const_names(c)]
+        self.pointed = pointed
+        self.wishes = Wishes(self.conditions if pointed else ())
+        self.learned: dict[str, list[Any]] = {}
+        self._in_conditions = {n.name for c in self.conditions for n in walk(c.expr) if isinstance(n, Name)}
+        self.outputs: dict[Any, int] = {}
+        for root in clause.roots:
+            self._count(root)
+        self.rank = max((_least_rank(root) for root in clause.roots if isinstance(root, Match)), default=0)
+
+    def learn(self, instance: Instance) -> None:
+        """Remembers the numbers of an instance that was good."""
+        for leaf in instance.leaves:
+            if (
+                leaf.constant
+                and leaf.array.size
+                and leaf.name in self.demands.values
+                and leaf.type.dtype.is_floating_point()
+            ):
+                first = float(leaf.array.flat[0])
+                if np.isfinite(first) and np.all(leaf.array == first):
+                    self.learned.setdefault(leaf.name, []).append(first)
+        for site, step in instance.sites.items():
+            for bind in site.attrs:
+                value = dict(step.attrs).get(bind.attribute)
+                if bind.name in self._in_conditions and isinstance(value, float):
+                    self.learned.setdefault(bind.name, []).append(value)
+
+    def _count(self, pattern: Pattern | None) -> None:
+        if isinstance(pattern, Match):
+            self.outputs[pattern.node] = max(self.outputs.get(pattern.node, 0), pattern.output + 1)
+            for arg in pattern.args:
+                self._count(arg)
+
+
+def _least_rank(pattern: Match) -> int:
+    found = 0
+    for node in walk(pattern, once=True):
+        if not isinstance(node, Match):
+            continue
+        for bind in node.attrs:
+            if bind.attribute == "axis" and isinstance(bind.equals, Number):
+                found = max(found, int(bind.equals.value) + 1)
+            elif bind.attribute == "perm" and isinstance(bind.equals, Sequence):
+                found = max(found, len(bind.equals.items))
+    return found

@@ -1,0 +1,35 @@
+"""What a caller decides about generated C, stated once for all functions that hand it on to ``generate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from eqsat.backends.find_backends import Given
+    from eqsat.model.read.given_sizes import Size
+    from eqsat.rules.ast import Target
+    from eqsat.rules.selection import NumericsClass
+    from eqsat.stages.event import Progress
+
+
+class Generation(TypedDict, total=False):
+    """How a program is generated; see :func:`eqsat.codegen.generate.generate`."""
+
+    dims: Mapping[str, Size] | None
+    threads: int
+    winograd: bool
+    numerics: NumericsClass
+    host: str | Path | Target | None
+    select: bool
+
+
+class Options(Generation, total=False):
+    """How a model is compiled; see :func:`eqsat.compile`."""
+
+    vendors: Collection[str]
+    backends: Sequence[Given]
+    progress: Progress | None

@@ -1,0 +1,250 @@
+"""Decides which regions of a model stay whole on their way to C.
+
+A region stays whole if a backend or plain C executes it, and so does a single kernel if a target file gives its C call.
+The search for kernels and layouts sees these as opaque functions. All other regions are taken apart: their kernels and
+layouts are chosen together with the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from eqsat.backends.backend import Backend
+from eqsat.backends.coverage import Tally
+from eqsat.backends.find_backends import names
+from eqsat.backends.read import called_regions
+from eqsat.codegen.assign import not_fixed
+from eqsat.codegen.call_text import RegionCallText, trusted_call
+from eqsat.codegen.control.control_node import finds
+from eqsat.codegen.program import Node, Program
+from eqsat.codegen.select import choices
+from eqsat.partition.call_sizes import holes
+from eqsat.partition.onnx_nodes import CALL, TARGET, composite_domain
+from eqsat.partition.plan import Plan, PlanNode
+from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope
+from eqsat.rules.ast import Target
+from eqsat.schema.attributes import op_key, subgraphs
+from eqsat.schema.types import OpKey
+
+_BY_DATA = "sizes in its region depend on data"
+_NO_C = "the backend writes no C (it does not override emit)"
+
+
+@dataclass(frozen=True)
+class Left:
+    """A kernel of a region that its backend does not get.
+
+    Attributes:
+        backend: The backend.
+        region: Name of the region.
+        name: Of the kernel.
+        operator: As the backend would see it.
+        reason: Why not.
+    """
+
+    backend: Backend
+    region: str
+    name: str
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The regions of a model, and what becomes of them.
+
+    Attributes:
+        regions: All of them, by the operator that calls them.
+        whole: Those that stay whole; with the backend that executes them, None for plain C.
+        alone: Kernels with a C call, each with its target, by the operator that stands for it in the model that is
+            searched.
+        left: The kernels of regions that backends do not get.
+    """
+
+    regions: Mapping[OpKey, SavedFunction]
+    whole: Mapping[OpKey, Backend | None]
+    alone: Mapping[OpKey, tuple[str, PlanNode]]
+    left: tuple[Left, ...] = ()
+
+    @property
+    def taken_apart(self) -> bool:
+        """Whether a region is."""
+        return not self.regions.keys() <= self.whole.keys()
+
+
+def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Target | None) -> Pieces:
+    """Decides which regions stay whole.
+
+    Args:
+        saved: The model as a plan.
+        backends: By target.
+        host: The host whose kernels and layouts are chosen. A region of a target without a library becomes a function
+            of plain C, unless some of its operators have several kernels: then it is part of that choice.
+
+    Raises:
+        CodegenError: A call that comes from a file is more than a call of the target's function.
+    """
+    known = names()
+    chosen = choices(() if host is None else host.composites)
+    whole: dict[OpKey, Backend | None] = {}
+    texts: dict[str, dict[str, str]] = {}
+    left: list[Left] = []
+    for node, origin in _pairs(saved.main):
+        region = saved.regions.get(node.op)
+        if region is None:
+            continue
+        target, kernels = region.target, region.scope.plan.nodes
+        given: list[Backend] = [backends[target]] if target in backends else []
+        if CALL in origin.metadata_props:
+            texts.setdefault(target, {})[region.name] = trusted_call(origin, target)
+            given.append(RegionCallText(target, texts[target]))
+        backend = None
+        for candidate in given:
+            reason = _left(candidate, region, saved.main.plan, node)
+            if not reason:
+                backend = candidate
+                break
+            pairs = zip(kernels, region.scope.nodes, strict=True)
+            left += [Left(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
+        has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
+        is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
+        if backend is not None or is_plain:
+            whole[node.op] = backend
+    alone: dict[OpKey, tuple[str, PlanNode]] = {}
+    for node, origin in _called(saved, whole):
+        target = saved.main.plan.targets[node.target]
+        trusted_call(origin, target)
+        alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
+    return Pieces(saved.regions, whole, alone, tuple(left))
+
+
+def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -> str:
+    """Why a backend does not get a region; empty if it does."""
+    if not backend.emits:
+        return _NO_C
+    types = [plan.types.get(v) for v in (*call.inputs, *call.outputs) if v is not None and v not in plan.constants]
+    if all(known is not None and known.is_static for known in types):
+        return ""
+    if isinstance(backend, RegionCallText):
+        return (
+            "" if holes(backend.texts[region.name]) else "its sizes are not fixed, and its call does not receive them"
+        )
+    return "" if backend.free_sizes else not_fixed(backend)
+
+
+def searchable(model: ir.Model, saved: SavedPlan, pieces: Pieces) -> ir.Model:
+    """The model in which all that stays whole is an opaque function, and so is each region inside of control flow:
+    bodies are models of their own later.
+
+    Args:
+        model: The one that was read; it is not changed.
+        saved: The same as a plan.
+        pieces: What stays whole.
+    """
+    main = set(model.graph)
+    inside = {op_key(node) for node, _ in called_regions(model) if node not in main} - pieces.regions.keys()
+    if not pieces.whole and not pieces.alone and not inside:
+        return model
+    copy = model.clone()
+    scopes = [(model.graph, copy.graph), *((f, copy.functions[i]) for i, f in model.functions.items())]
+    copies = {old: (new, inside) for one, inside in scopes for old, new in zip(one, inside, strict=True)}
+    for op, (_, origin) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
+        own = _alone(*copies[origin], op)
+        copy.functions[own.identifier()] = own
+    opaque = {*pieces.whole, *pieces.alone, *inside}
+    for node in ir.traversal.RecursiveGraphIterator(copy.graph):
+        function = copy.functions.get(node.op_identifier())
+        if function is not None and op_key(node) in opaque:
+            function.metadata_props.pop(TARGET, None)  # What has no target is not inlined,
+            for inner in function:  # but composites in it are.
+                composite = copy.functions.get(inner.op_identifier())
+                for domain, version in () if composite is None else composite.opset_imports.items():
+                    function.opset_imports.setdefault(domain, version)
+    return copy
+
+
+def restored(node: PlanNode, alone: PlanNode) -> PlanNode:
+    """The kernel that an opaque operator stands for, on the operands that it is called with."""
+    given = iter(node.inputs)
+    inputs = tuple(None if v is None else next(given) for v in alone.inputs)
+    return replace(alone, inputs=inputs, outputs=node.outputs)
+
+
+def _pairs(scope: SavedScope) -> Iterator[tuple[PlanNode, ir.Node]]:
+    return zip(scope.plan.nodes, scope.nodes, strict=True)
+
+
+def _called(saved: SavedPlan, whole: Container[OpKey]) -> Iterator[tuple[PlanNode, ir.Node]]:
+    """The kernels with a C call, outside of regions that stay whole."""
+    apart = [f.scope for op, f in saved.regions.items() if op not in whole]
+    for scope in (*apart, saved.main):
+        for node, origin in _pairs(scope):
+            if (
+                CALL in origin.metadata_props
+                and node.op not in saved.regions
+                and not any(True for _ in subgraphs(origin))
+            ):
+                yield node, origin
+
+
+def _operators(kernels: tuple[PlanNode, ...]) -> Iterator[OpKey]:
+    for kernel in kernels:
+        yield kernel.op
+        yield from () if kernel.body is None else (inner.op for inner in kernel.body.nodes)
+
+
+def _alone(node: ir.Node, scope: ir.Graph | ir.Function, op: OpKey) -> ir.Function:
+    """Turns a node into the call of a function that contains it."""
+    formal = [None if v is None or v.name == "" else _copy(v, f"operand_{i}") for i, v in enumerate(node.inputs)]
+    results = [_copy(value, f"result_{i}") for i, value in enumerate(node.outputs)]
+    inner = ir.Node(
+        node.domain,
+        node.op_type,
+        formal,
+        list(node.attributes.values()),
+        overload=node.overload,
+        outputs=results,
+        name=node.name,
+    )
+    present = [v for v in formal if v is not None]
+    graph = ir.Graph(present, results, nodes=[inner], opset_imports=dict(scope.opset_imports), name=op.name)
+    given = [v for v in node.inputs if v is not None and v.name != ""]
+    for i, value in enumerate(given):
+        node.replace_input_with(i, value)
+    node.resize_inputs(len(given))
+    node.domain, node.op_type, node.overload = op.domain, op.name, ""
+    node.attributes.clear()
+    scope.opset_imports.setdefault(op.domain, 1)
+    return ir.Function(op.domain, op.name, graph=graph, attributes=())
+
+
+def _copy(value: ir.Value, name: str) -> ir.Value:
+    return ir.Value(name=name, type=value.type, shape=value.shape)
+
+
+def keep_known_regions(program: Program, tally: Tally) -> None:
+    """Takes regions apart in which data decides sizes: a function of C that stays whole does not hand these on.
+
+    A backend for free sizes receives sizes that were found before, like all others.
+    """
+    found = set(program.found)
+
+    def is_apart(node: Node, backend: Backend | None) -> bool:
+        receives = backend is not None and backend.free_sizes
+        return node.reads_sizes or finds(node) or not (receives or found.isdisjoint(node.depends_on()))
+
+    apart = {
+        node.kernel[0]
+        for node in program.nodes
+        if node.kernel is not None and is_apart(node, program.regions[node.kernel[0]].backend)
+    }
+    for region in (program.regions[number] for number in sorted(apart)):
+        if region.backend is not None:
+            for kernel in region.kernels:
+                tally.add(region.backend, (region.name, kernel.name), kernel.name, kernel.operator, _BY_DATA)
+    for node in program.nodes:
+        if node.kernel is not None and node.kernel[0] in apart:
+            node.kernel = None
