@@ -1,4 +1,4 @@
-"""Kernels that read an expanded tensor in place: its one element is repeated, and counts as often as it stands there."""
+"""Kernels that read an expanded tensor in place: its one element counts as often as it is repeated."""
 
 from __future__ import annotations
 
