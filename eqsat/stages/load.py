@@ -24,6 +24,7 @@ from eqsat.rules.claims import claims_of
 from eqsat.rules.location import is_shipped
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.rules.turned import turned_rules
 from eqsat.rules.user_operators import operators_of
 from eqsat.schema.declared_operators import Operator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes
@@ -56,6 +57,7 @@ class Loaded:
         operators: All that the options, the targets and the rules declare.
         sizes: Of the inputs, as far as they stay free.
         newer: Operators of the input that are replaced by their definitions, with the opset that they need.
+        turned: Those of the rules that the targets' composites have turned around.
     """
 
     given: ir.Model
@@ -71,6 +73,7 @@ class Loaded:
     operators: tuple[Operator, ...] = ()
     sizes: FreeSizes = field(default_factory=dict)
     newer: Mapping[OpKey, int] = field(default_factory=dict)
+    turned: tuple[Rule, ...] = ()
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -84,7 +87,8 @@ class Loaded:
     @property
     def strange(self) -> list[Rule]:
         """Those of them, and of the claims, that do not ship with eqsat."""
-        return [rule for rule in (*self.every_rule, *self.claims) if not is_shipped(rule.place.file)]
+        others = (rule for rule in (*self.every_rule, *self.claims) if not is_shipped(rule.place.file))
+        return list(dict.fromkeys((*others, *self.turned)))
 
     @property
     def claims(self) -> list[Rule]:
@@ -127,6 +131,8 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
                 ops = domains(options.ops, known)
                 rules = [rule for rule in rules if makes_only(rule, ops)]
                 targets = [_of_domains(target, ops) for target in permitted]
+                turned = turned_rules(targets, rules)
+                rules += turned
     check_names(dict(options.partition_functions or {}), available)
     notes = [
         _left_out(*pair, options.numerics) for pair in zip(available, permitted, strict=True) if pair[0] != pair[1]
@@ -160,6 +166,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
         known,
         sizes,
         newer,
+        turned,
     )
 
 
