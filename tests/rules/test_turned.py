@@ -112,7 +112,7 @@ def test_it_is_checked_explained_and_asked_about(tmp_path: Path, monkeypatch: py
     assert trust is not None and trust.proof_by == ("unary_of_transpose.reverse",)
     assert trust.proof == "executed"
     place, *_ = eqsat.explain_rule(graph, "unary_of_transpose.reverse", targets=[str(near)]).places
-    assert place.outcome == "applies"
+    assert place.outcome == "applied"
 
 
 def test_shipped_targets_are_written_in_the_spelling_of_the_rules():
