@@ -25,6 +25,7 @@ from eqsat.model.load import load
 from eqsat.model.read.dims import following_option, free_sizes
 from eqsat.model.read.given_sizes import Size, split
 from eqsat.model.symbols import by_known_names, symbols
+from eqsat.partition.saved import without_parts
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
@@ -76,6 +77,7 @@ def generate(
     check_prefix(name)
     check_threads(threads)
     bound, ranges = split(dims)
+    model = without_parts(model)
     known = simplified(settled(load(model, dims=bound) if bound else model))
     known, ranges = _in_terms_of_others(known, by_known_names(ranges, known))
     limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -14,7 +14,7 @@ from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.schema.metadata import CALL, PREFIX, REGION, TARGET, is_own_domain
+from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET
 
 
@@ -79,6 +79,29 @@ def is_partitioned(model: ir.Model) -> bool:
     return any(_is_piece(function) for function in model.functions.values())
 
 
+def without_parts(model: ir.Model) -> ir.Model:
+    """A quantized model without the functions ``prefix``, ``core`` and ``suffix``; its regions and composites stay.
+
+    Any other model is returned as it is.
+    """
+    if not any(map(_is_part, model.functions.values())):
+        return model
+    result = model.clone()
+    _inline(result, _is_part)
+    result.opset_imports.pop(PARTS_DOMAIN, None)
+    return result
+
+
+def _inline(model: ir.Model, goes: Callable[[ir.Function], bool]) -> None:
+    """Puts the bodies of some functions in the place of their calls."""
+    prepare_names(model)
+    inline_calls(model, goes)
+    name_inlined(model.graph)
+    for identifier in [f.identifier() for f in model.functions.values() if goes(f)]:
+        del model.functions[identifier]
+    unshadow(model.graph)
+
+
 def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     """The model in plain ONNX: without regions, composites and functions of eqsat, and without its metadata.
 
@@ -98,12 +121,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     def goes(function: ir.Function) -> bool:
         return is_own_domain(function.domain) if operators else _is_piece(function)
 
-    prepare_names(result)
-    inline_calls(result, goes)
-    name_inlined(result.graph)
-    for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
-        del result.functions[identifier]
-    unshadow(result.graph)
+    _inline(result, goes)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
         used = {node.domain for node in _all_nodes(scope)}
@@ -121,8 +139,12 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
 
 
 def _is_piece(function: ir.Function) -> bool:
-    """Whether the function is a region or a composite."""
-    return is_own_domain(function.domain) and TARGET in function.metadata_props
+    """Whether the function is a region, a composite, or a part of a quantized model."""
+    return is_own_domain(function.domain) and (TARGET in function.metadata_props or _is_part(function))
+
+
+def _is_part(function: ir.Function) -> bool:
+    return function.domain == PARTS_DOMAIN
 
 
 def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:

@@ -18,10 +18,8 @@ import onnx_ir as ir
 
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.loadable import spell_for_function
-from eqsat.schema import opset
-from eqsat.schema.metadata import COST
+from eqsat.schema.metadata import COST, PARTS_DOMAIN
 
-DOMAIN = f"{opset.EQSAT}.quantized"
 PARTS = ("prefix", "core", "suffix")
 
 
@@ -45,8 +43,8 @@ def partition_conversions(model: ir.Model) -> ir.Model:
             copy.functions[function.identifier()] = function
             calls.append(call)
     graph.extend(calls)
-    graph.opset_imports[DOMAIN] = 1
-    copy.opset_imports[DOMAIN] = 1
+    graph.opset_imports[PARTS_DOMAIN] = 1
+    copy.opset_imports[PARTS_DOMAIN] = 1
     return with_definitions(copy)
 
 
@@ -115,8 +113,8 @@ def _outlined(name: str, members: Sequence[ir.Node], graph: ir.Graph) -> tuple[i
         opset_imports=dict(graph.opset_imports),
         name=name,
     )
-    function = ir.Function(DOMAIN, name, graph=body, attributes=())
-    call = ir.Node(DOMAIN, name, outer, outputs=returned, name=name)
+    function = ir.Function(PARTS_DOMAIN, name, graph=body, attributes=())
+    call = ir.Node(PARTS_DOMAIN, name, outer, outputs=returned, name=name)
     return function, call
 
 

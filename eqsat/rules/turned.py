@@ -34,7 +34,7 @@ from eqsat.rules.ast import (
     plain,
 )
 from eqsat.rules.tree import Node, walk
-from eqsat.schema.opset import input_arity, is_variadic, required_attributes
+from eqsat.schema.opset import find_schema, input_arity, is_variadic, required_attributes
 from eqsat.schema.types import OpKey
 
 _OF_TYPE = frozenset({"shape", "rank", "size", "dtype"})
@@ -49,8 +49,11 @@ _Found = dict[str, _Ops | None]
 
 
 def turned_rules(targets: Iterable[Target], rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules that the composites of some targets turn around, ``NAME.reverse`` by name."""
-    return _turned_once(tuple(targets), tuple(rules))
+    """The rules that the composites of accelerators turn around, ``NAME.reverse`` by name.
+
+    A host executes every spelling.
+    """
+    return _turned_once(tuple(target for target in targets if not target.is_host), tuple(rules))
 
 
 @lru_cache(maxsize=16)
@@ -303,6 +306,11 @@ def _bound(node: Node) -> Iterator[str]:
         yield node.bind
 
 
+def _is_complete(op: OpKey, attributes: Mapping[str, Expr]) -> bool:
+    """Whether an operator needs no attributes but these, as far as its schema says."""
+    return find_schema(op) is not None and all(name in attributes for name in required_attributes(op))
+
+
 class _Turner:
     """Makes a pattern of the right side of a rule, and a template of its left side."""
 
@@ -376,7 +384,7 @@ class _Turner:
             return replace(options[0], bind=name.name) if len(options) == 1 else self._choice(name, options)
         if name.name in self.optional:
             return Optional(name.name, self.place)
-        if ops is None or any(map(is_variadic, ops)):
+        if ops is None or any(find_schema(op) is None or is_variadic(op) for op in ops):
             return name
         options = tuple(self._any_operands(op) for op in sorted(ops))
         return replace(options[0], bind=name.name) if len(options) == 1 else self._choice(name, options)
@@ -408,7 +416,7 @@ class _Turner:
         attributes = tuple((one.attribute, self._value(one)) for one in pattern.attrs)
         if len(pattern.ops) > 1 and pattern.op_name is None:
             raise _CannotTurn
-        if not spread and {name for op in pattern.ops for name in required_attributes(op)} - dict(attributes).keys():
+        if not spread and not all(_is_complete(op, dict(attributes)) for op in pattern.ops):
             raise _CannotTurn
         return Build(
             pattern.op_name or next(iter(pattern.ops)),

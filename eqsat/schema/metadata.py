@@ -46,6 +46,10 @@ COST = "eqsat.cost"
 """Metadata key: seconds that the target needs for a node."""
 
 
+PARTS_DOMAIN = f"{EQSAT}.quantized"
+"""Domain of the functions that a quantized model is cut into: ``prefix``, ``core`` and ``suffix``."""
+
+
 def is_own_domain(domain: str) -> bool:
     """Whether eqsat defines the functions of this domain."""
     return domain == EQSAT or domain.startswith(f"{EQSAT}.")

@@ -13,7 +13,8 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.errors import QuantizationError
-from eqsat.quantization.integer_part import DOMAIN, PARTS, cut
+from eqsat.quantization.integer_part import PARTS, cut
+from eqsat.schema.metadata import PARTS_DOMAIN
 from tests.quantization.networks import built, he, normal, residual, samples
 from tests.quantization.runtime import run as run_in_peer
 from tests.quantization.runtime import sqnr
@@ -79,10 +80,10 @@ def test_graph_in_mode(graph: str, mode: str, target: str | None, tmp_path: Path
         # Weights are stored as integers.
         assert {t.data_type for t in saved.graph.initializer if len(t.dims) == 4} == {onnx.TensorProto.INT8}
     elif mode == "disabled":
-        assert not any(f.domain == DOMAIN for f in saved.functions)
+        assert not any(f.domain == PARTS_DOMAIN for f in saved.functions)
     else:
         _check_parts(saved)
-        by_name = {f.name: [n.op_type for n in f.node] for f in saved.functions if f.domain == DOMAIN}
+        by_name = {f.name: [n.op_type for n in f.node] for f in saved.functions if f.domain == PARTS_DOMAIN}
         assert set(by_name["prefix"]) == {"QuantizeLinear"}
         assert set(by_name["suffix"]) == {"DequantizeLinear"}
         assert len(by_name["prefix"]) == len(data)
@@ -93,7 +94,7 @@ def _check_parts(model: onnx.ModelProto) -> None:
     """The main graph is calls of the parts in order, and the core knows no floats but scales."""
     calls = list(model.graph.node)
     assert [n.op_type for n in calls] == [p for p in PARTS if p in {n.op_type for n in calls}]
-    assert all(n.domain == DOMAIN for n in calls)
+    assert all(n.domain == PARTS_DOMAIN for n in calls)
     core = next(n for n in calls if n.op_type == "core")
     constants = {t.name for t in model.graph.initializer}
     types = {v.name: v.type.tensor_type.elem_type for v in [*model.graph.value_info, *model.graph.output]}
@@ -106,12 +107,31 @@ def test_the_core_alone_gives_the_integers() -> None:
     model = residual()
     data = samples(model, 2)
     result = eqsat.quantize(model, data, conversions="fully_integral", activation="int8")
-    parts = {f.name: f for f in result.model.functions.values() if f.domain == DOMAIN}
+    parts = {f.name: f for f in result.model.functions.values() if f.domain == PARTS_DOMAIN}
     assert set(parts) == set(PARTS)
     assert {v.dtype for node in parts["core"] for v in node.outputs} == {ir.DataType.INT8}
     whole = eqsat.quantize(model, data, activation="int8")
     for x in data["x"]:
         np.testing.assert_array_equal(result.run({"x": x})["output"], whole.run({"x": x})["output"])
+
+
+@pytest.mark.parametrize("targets", [(), ("ethos_n",)], ids=["host", "ethos_n"])
+def test_parts_are_compiled_and_optimized_like_the_whole(targets: tuple[str, ...], tmp_path: Path) -> None:
+    model = conv_residual()
+    data = samples(model, 2)
+    parts = eqsat.quantize(model, data, conversions="fully_integral", targets=targets)
+    whole = eqsat.quantize(model, data, targets=targets)
+    feeds = {name: arrays[0] for name, arrays in data.items()}
+    expected = whole.run(feeds, backend="c")["output"]
+    np.testing.assert_array_equal(parts.run(feeds, backend="c")["output"], expected)
+    saved = tmp_path / "parts.onnx"
+    parts.save(saved)
+    np.testing.assert_array_equal(eqsat.compile(saved).run(feeds)["output"], expected)
+    again = eqsat.optimize(saved, targets=targets)
+    assert again.summary.before.cost == pytest.approx(eqsat.optimize(whole.model, targets=targets).summary.before.cost)
+    assert again.summary.verification is not None and again.summary.verification.agrees
+    eqsat.write_c(saved, tmp_path / "program", backends=[])
+    assert (tmp_path / "program" / "model.c").is_file()
 
 
 def test_what_is_not_integer_is_outside_of_the_core() -> None:
