@@ -13,21 +13,24 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import stat
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from eqsat.errors import EqsatError
 
 PATIENCE = 10.0
 """Seconds within which a reader must open a FIFO."""
 _PREFIX = ".eqsat-"
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _LINKS = 40
 """Symbolic links in a row that are followed; as many as Linux follows."""
 
@@ -87,7 +90,8 @@ def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Pat
         if part.name != place.name:  # Through a link; its name has said in which format.
             part = part.rename(part.with_name(place.name))
         names = sorted((p.name for p in part.parent.iterdir()), key=lambda name: (name == part.name, name))
-        _move(part.parent, place.parent, names, scratch)
+        with _uninterrupted() as waiting:
+            _move(part.parent, place.parent, names, scratch, waiting)
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
@@ -113,15 +117,16 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
             part = scratch / "made"
             part.mkdir()
             yield part
-            if missing:
-                # In one step; file by file only if another process made it in between.
-                try:
-                    part.rename(place)
-                    return
-                except OSError as error:
-                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                        raise
-            _move(part, place, sorted(p.name for p in part.iterdir()), scratch)
+            with _uninterrupted() as waiting:
+                if missing:
+                    # In one step; file by file only if another process made it in between.
+                    try:
+                        part.rename(place)
+                        return
+                    except OSError as error:
+                        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                            raise
+                _move(part, place, sorted(p.name for p in part.iterdir()), scratch, waiting)
     except BaseException:
         for parent in reversed(made):
             with contextlib.suppress(OSError):  # Others may have put something there.
@@ -160,11 +165,32 @@ def _scratch(parent: Path) -> Iterator[Path]:
     try:
         yield Path(scratch)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with _uninterrupted():
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path) -> None:
-    """Moves files to a folder, or none of them."""
+@contextmanager
+def _uninterrupted() -> Iterator[Callable[[], bool]]:
+    """Lets signals that would end the program wait until the block has ended; yields whether one is waiting."""
+    waiting: list[int] = []
+    before: dict[int, Any] = {}
+    # Python executes handlers in the main thread only.
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            # None belongs to a program that embeds Python.
+            if signal.getsignal(number) not in (None, signal.SIG_IGN):
+                before[number] = signal.signal(number, lambda number, _: waiting.append(number))
+    try:
+        yield lambda: bool(waiting)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in waiting:
+            signal.raise_signal(number)
+
+
+def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path, interrupted: Callable[[], bool]) -> None:
+    """Moves files to a folder, or none of them, as when the program is interrupted meanwhile."""
     for name in names:
         target = folder / name
         if target.is_dir() or (target.exists() and not target.is_file()):
@@ -181,6 +207,8 @@ def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path) -> No
                 _keep(target, kept / name)
             moved.append(name)
             (source / name).replace(target)
+        if interrupted():
+            raise KeyboardInterrupt
     except BaseException:
         for name in moved:
             with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -264,3 +265,59 @@ def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path:
     )
     assert (done.returncode, done.stderr) == (128 + number, "interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnxtxt"]
+
+
+class Ended(BaseException):
+    """What the handler of a test raises."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("where", ["while a file is moved", "while the folder is removed"])
+def test_a_signal_at_the_end_leaves_no_folder(
+    number: signal.Signals, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signals wait: files are moved completely or come back, and then the handler runs."""
+
+    def handler(number: int, frame: object) -> None:
+        raise Ended
+
+    place = tmp_path / "old"
+    place.mkdir()
+    for name in ("a", "b"):
+        (place / name).write_text("old", "utf-8")
+    before = tree(tmp_path)
+    of, name = (Path, "replace") if where == "while a file is moved" else (shutil, "rmtree")
+    real = getattr(of, name)
+
+    def interrupted(*arguments: object, **options: object) -> object:
+        signal.raise_signal(number)
+        return real(*arguments, **options)
+
+    old = signal.signal(number, handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(Ended):
+            patch.setattr(of, name, interrupted)
+            with filling(place) as part:
+                for name in ("a", "b"):
+                    (part / name).write_text("new", "utf-8")
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, old)
+    moved = where == "while the folder is removed"
+    assert tree(tmp_path) == (dict.fromkeys(before, b"new") | {"old": None} if moved else before)
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        signal.raise_signal(signal.SIGINT)
+        return real(self, target)
+
+    old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr(Path, "replace", interrupted)
+        write(tmp_path / "f")
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert tree(tmp_path) == {"f": b"new"}
