@@ -103,6 +103,13 @@ def test_checks_itself(weights: str, flags: tuple[str, ...], tmp_path: Path) -> 
     assert done.stdout.count("PASSED") == len(emitted.outputs) == 6
 
 
+def test_integer_results_need_no_distance(tmp_path: Path) -> None:
+    head = '<ir_version: 10, opset_import: ["": 21]> whole (int32[4] x) => (int32[4] y, bool[4] z)'
+    write_program(load(f"{head} {{ y = Add(x, x) z = Less(x, y) }}"), tmp_path)
+    done = compile_and_run(tmp_path, [p.name for p in tmp_path.glob("*.c")])
+    assert done.returncode == 0 and done.stdout.count("PASSED") == 2
+
+
 def test_a_wrong_result_is_seen(tmp_path: Path) -> None:
     write_program(load(SMALL), tmp_path)
     example = tmp_path / "model_example.c"

@@ -13,6 +13,7 @@ from eqsat.model.expression import Tensor
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
 from eqsat.rules.turned import turned_rules
+from eqsat.targets.find_targets import load_targets
 
 HEAD = """target near
     peak float32 = 500e9
@@ -116,8 +117,6 @@ def test_it_is_checked_explained_and_asked_about(tmp_path: Path, monkeypatch: py
 
 
 def test_shipped_targets_are_written_in_the_spelling_of_the_rules():
-    from eqsat.targets.registry import load_targets
-
     rules = select_rules((), "real", True).rules
     for name in ("dnnl", "ethos_n", "ccompiler"):
         assert turned_rules(load_targets([name]), rules) == ()
