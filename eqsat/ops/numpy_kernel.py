@@ -3,8 +3,7 @@
 A kernel computes one operator on numpy arrays: ``kernel(attrs, *inputs)`` with all attributes filled in and None
 for an absent optional input. It returns one array, or a tuple for several outputs. It raises ``Fallback`` for
 the rare case that it leaves to ``onnx.reference``. One that takes a keyword ``outputs`` receives how many of its
-outputs
-have readers.
+outputs have readers.
 """
 
 from __future__ import annotations

@@ -68,9 +68,8 @@ def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | No
         quantize(m, first, x[1:], out)
     elif name in ("QLinearAdd", "QLinearMul"):
         _quantized_binary(m, name, x, out)
-    elif name in ("QLinearSigmoid", "QLinearLeakyRelu"):
-        middle = _UNARY["Sigmoid" if name == "QLinearSigmoid" else "LeakyRelu"](a)
-        _through_floats(m, first, x[1:], middle, out)
+    elif name.startswith("QLinear") and (function := name.removeprefix("QLinear")) in _UNARY:
+        _through_floats(m, first, x[1:], _UNARY[function](a), out)
     elif name == "Cast":
         if out.dtype != ir.DataType.FLOAT and (out.dtype != ir.DataType.INT32 or first.dtype == ir.DataType.FLOAT):
             raise Refused(f"a cast to {out.dtype.name.lower()}")

@@ -19,7 +19,7 @@ from eqsat.model.inference.annotate import function_types
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.onnx_definitions import definition, definition_opset
 from eqsat.model.unused_names import unused
-from eqsat.model.write.runtime_kernels import Types, has_kernel
+from eqsat.model.write.onnxruntime_kernels import Types, has_kernel
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, make_attrs, op_key, to_attrs
 from eqsat.schema.body import Body, BodyNode

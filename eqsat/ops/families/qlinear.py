@@ -7,20 +7,21 @@ float32, which is the same as long as the products are of 8-bit integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+import eqsat.ops.families.activations  # noqa: F401  # Declares the operators whose quantized forms are declared here.
 from eqsat.ops import normal, undefined
-from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.numpy_kernel import Attributes, Function, at_least_single
-from eqsat.ops.registry import declare
+from eqsat.ops.registry import TABLE, Operator, declare
 from eqsat.ops.sampling import qlinear as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY
+from eqsat.ops.traits import BENDS, ELEMENTARY, UNARY
 from eqsat.ops.typed_like import Like
-from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.opset import MICROSOFT, operator_names
+from eqsat.schema.types import OpKey
 
 _Optional = np.ndarray | None
 
@@ -128,8 +129,8 @@ def qlinear_where(
     return np.where(condition, left, _requantized(y, y_scale, y_zero, z_scale, z_zero))
 
 
-def _of_one(function: Callable[[Attributes, np.ndarray], np.ndarray]) -> Function:
-    """A kernel of one quantized operand."""
+def _of_one(function: Function) -> Function:
+    """The kernel of a function of one operand on a quantized operand."""
 
     def run(
         attrs: Attributes,
@@ -144,8 +145,13 @@ def _of_one(function: Callable[[Attributes, np.ndarray], np.ndarray]) -> Functio
     return run
 
 
-def leaky_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    return np.where(x >= 0, x, x * np.float32(attrs["alpha"]))
+def activations() -> Iterator[tuple[str, Operator, Function]]:
+    """The operators ``QLinearX`` whose ``X`` is a function of one element: their names, X and its kernel."""
+    for name in operator_names(MICROSOFT):
+        plain = TABLE.get(OpKey("", name.removeprefix("QLinear")))
+        run = plain.kernels[-1].run if plain is not None and plain.kernels else None
+        if name.startswith("QLinear") and plain is not None and UNARY in plain.traits and run is not None:
+            yield name, plain, run
 
 
 # ---- declarations ----------------------------------------------------------------------------------
@@ -158,10 +164,9 @@ declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat, normal_form=(no
     typed_like=Like("Concat", (2, -3), 1))
 declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where, need=need_broadcasting, sampling=sample.where,
     typed_like=Like("Where", (0, 1, 4), 1, integers=(0,)))
-declare("QLinearSigmoid", domain=MICROSOFT, numpy=_of_one(lambda attrs, x: sigmoid(x)), traits=ELEMENTARY,
-    sampling=sample.unary, typed_like=Like("Sigmoid"))
-declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=_of_one(leaky_relu), sampling=sample.unary,
-    typed_like=Like("LeakyRelu"))
+for _name, _plain, _run in activations():
+    declare(_name, domain=MICROSOFT, numpy=_of_one(_run), traits=_plain.traits & ELEMENTARY, sampling=sample.unary,
+        typed_like=Like(_plain.op.name))
 declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear, traits=BENDS, typed_like=Like("Identity", result=2),
     undefined=undefined.quantization)
 declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear, typed_like=Like("Identity", result=1))

@@ -1,7 +1,7 @@
-"""ONNX Runtime's kernels for its CPU, in the form of ``eqsat/model/write/kernels.json``.
+"""ONNX Runtime's kernels for its CPU, in the form of ``eqsat/model/write/onnxruntime_kernels.json``.
 
-Run ``python -m tests.model.write.kernel_table > eqsat/model/write/kernels.json`` after moving to a newer ONNX Runtime
-or opset.
+Run ``python -m tests.model.write.kernel_table > eqsat/model/write/onnxruntime_kernels.json`` after moving to a newer
+ONNX Runtime or opset.
 """
 
 from __future__ import annotations

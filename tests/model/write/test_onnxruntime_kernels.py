@@ -14,9 +14,9 @@ from onnx.shape_inference import InferenceError
 from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
 from eqsat.model.onnx_definitions import has_definition
-from eqsat.model.write import runtime_kernels
+from eqsat.model.write import onnxruntime_kernels
+from eqsat.model.write.onnxruntime_kernels import has_kernel
 from eqsat.model.write.runnable import runs_alone
-from eqsat.model.write.runtime_kernels import has_kernel
 from eqsat.schema.opset import PINNED_OPSET
 from eqsat.schema.types import OpKey, TensorType
 from tests.conformance import loads
@@ -26,7 +26,9 @@ _NOT_FOR_TYPES = frozenset({"RegexFullMatch"})  # wants an attribute that its sc
 
 
 def test_the_table_is_that_of_onnxruntime() -> None:
-    assert (Path(runtime_kernels.__file__).parent / "kernels.json").read_text(encoding="utf-8") == text()
+    assert (Path(onnxruntime_kernels.__file__).parent / "onnxruntime_kernels.json").read_text(
+        encoding="utf-8"
+    ) == text()
 
 
 @pytest.mark.parametrize("element", ["float16", "bfloat16", "float", "double", "bool", "int16", "int64", "uint32"])

@@ -1,8 +1,8 @@
 """The operators for which ONNX Runtime has kernels, by element types.
 
 An operator without one runs through its definition in terms of others, and only while these are the same at the
-model's opset: at the pinned opset most definitions are out of date. ``kernels.json`` lists the kernels of the CPU
-(``tests/model/write/kernel_table.py`` writes it); ONNX Runtime itself is never imported.
+model's opset: at the pinned opset most definitions are out of date. ``onnxruntime_kernels.json`` lists the kernels of
+the CPU (``tests/model/write/kernel_table.py`` writes it); ONNX Runtime itself is never imported.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _takes(
 @cache
 def _kernels() -> dict[str, tuple[_Kernel, ...]]:
     """Per operator the kernels at its version at the pinned opset."""
-    text = (Path(__file__).parent / "kernels.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
     return {
         name: tuple({c: frozenset(map(_dtype, types.split())) for c, types in row[2].items()} for row in rows)
         for name, rows in json.loads(text)["kernels"].items()
