@@ -30,7 +30,7 @@ ABOUT_OPERATORS = {
     # Programs of loops, as exporters write them.
     "control/recurrent/cells.py", "control/recurrent/cells_as_operators.py", "control/recurrent/rewrite.py",
     "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py",
-    # Operators that keep, widen or forget bounds.
+    # Arithmetic that widens bounds.
     "egraph/magnitudes.py",
     # Sums and products; the signs of Python.
     "egraph/free_constants.py", "model/expression.py",

@@ -20,15 +20,13 @@ from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
 from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
+from eqsat.ops.sets import operator_sets
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import greatest, is_free
 from eqsat.schema.symbol import LARGEST
 
-REDUCTIONS = (
-    *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
-    *("ReduceSum", "ReduceSumSquare"),
-)
+REDUCTIONS = tuple(op.name for op in operator_sets()["reductions"].operators)
 _INT64 = ir.DataType.INT64
 
 

@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.language import Constructor
+from eqsat.ops.operators import operator
 from eqsat.ops.wide import FLOATS, largest
 from eqsat.schema.types import OpKey, TensorType
 
@@ -31,35 +32,13 @@ _MOST_READ = 1 << 18
 """Elements of a constant up to which they are looked at."""
 _ORDINARY = 0.75
 """Share of the exponents of a type that sums of products use: 2^96 of 2^128."""
-
-
-def _operators(*names: str) -> frozenset[OpKey]:
-    return frozenset(OpKey("", name) for name in names)
-
-
-_PASSED_ON = {
-    **dict.fromkeys(_operators("Where"), (1, 2)),
-    **dict.fromkeys(_operators("Pad"), (0, 2)),
-    **dict.fromkeys(_operators("Abs", "Neg", "ReduceMax", "ReduceMin", "Relu", "Trilu"), (0,)),
-}
-"""Operators of which each element is one of these operands', or zero, but for its sign."""
-_MOVEMENT = _operators(
-    "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
-    "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-)  # fmt: skip
-_OF_ALL = _operators("Concat", "Max", "Min")
-_SUMS = _operators("Add", "Sub")
+_SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
 _PRODUCT = OpKey("", "Mul")
 _SCALED = OpKey("", "DequantizeLinear")
 _CAST = OpKey("", "Cast")
 _CLIP = OpKey("", "Clip")
-_ARITHMETIC = frozenset({*_SUMS, _PRODUCT, _SCALED, _CAST})
+_ARITHMETIC = (*_SUMS, _PRODUCT, _SCALED, _CAST)
 """Operators whose result may be larger than their operands."""
-_ORDINARY_RESULTS = _operators(
-    "Conv", "ConvTranspose", "Cos", "Einsum", "Erf", "Gemm", "GroupNormalization", "HardSigmoid",
-    "InstanceNormalization", "LayerNormalization", "LpNormalization", "MatMul", "RMSNormalization", "Sigmoid", "Sin",
-    "Softmax", "Softsign", "Tanh",
-)  # fmt: skip
 
 
 def declarations() -> Iterator[str]:
@@ -86,7 +65,8 @@ def propagation(c: Constructor) -> Iterator[str]:
     if c.composite or c.outputs:
         return
     node = f"(= e {c.call('a', c.operands)})"
-    if c.op in _ORDINARY_RESULTS:
+    magnitude = operator(c.op).magnitude
+    if magnitude is not None and magnitude.ordinary:
         yield f"(rule ({node} (= t (type e)) (= m (ordinary t))) ((set (magnitude e) m)) :ruleset analysis)"
         return
     read = _operands(c)
@@ -113,17 +93,14 @@ def _result(op: OpKey, read: Sequence[int]) -> str:
 
 def _operands(c: Constructor) -> tuple[int, ...]:
     """The operands that bound the result; none where nothing follows."""
-    if c.op in _PASSED_ON:
-        return tuple(i for i in _PASSED_ON[c.op] if i < c.inputs)
-    if c.op in _OF_ALL:
-        return tuple(range(c.inputs))
+    magnitude = operator(c.op).magnitude
+    if magnitude is not None:
+        return magnitude.bounding(c.inputs)
     if c.op in _SUMS or c.op in (_PRODUCT, _SCALED):
         return (0, 1)
     if c.op == _CLIP:
         return (1, 2) if c.inputs == 3 else ()
-    if c.op in _MOVEMENT or c.op == _CAST:
-        return (0,)
-    return ()
+    return (0,) if c.op == _CAST else ()
 
 
 def of_numbers(tables: Tables, numbers: Numbers) -> int | None:

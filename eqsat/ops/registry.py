@@ -17,6 +17,7 @@ from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.definition import Definition
 from eqsat.ops.equal_axes import Rule as Together
+from eqsat.ops.magnitude import Magnitude
 from eqsat.ops.need import Rule
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.normal import Axes, Form
@@ -57,6 +58,7 @@ class Operator:
         bounds: The bounds of its result on constants; None where nothing is known of it.
         undefined: Refuses data on which its standard leaves the result open; None if there are none.
         over_reals: What it computes over the reals, for proofs; None if it is basic, or nothing is stated.
+        magnitude: How large its result is; None where nothing follows from the operator alone.
         together: Axes of its operands that have one size; None if none has, or if it is elementwise: then the operands
             stretch each other.
     """
@@ -82,6 +84,7 @@ class Operator:
     bounds: BoundsRule | None = None
     undefined: Requirement | None = None
     over_reals: over_reals.Definition | None = None
+    magnitude: Magnitude | None = None
     together: Together | None = None
 
 
@@ -111,6 +114,7 @@ class Facets(TypedDict, total=False):
     bounds: BoundsRule | None
     undefined: Requirement | None
     over_reals: over_reals.Definition | None
+    magnitude: Magnitude | None
     together: Together | None
 
 

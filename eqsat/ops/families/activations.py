@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.ops import over_reals as reals
 from eqsat.ops.checks import attributes, movement
 from eqsat.ops.families.unary import erf, of_one
+from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
@@ -171,7 +172,7 @@ ENDINGS: Mapping[str, Ending] = {
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS | FIXED,
-    quantization=Role(data=(0,), limits=True, keeps=True), over_reals=reals.relu)
+    quantization=Role(data=(0,), limits=True, keeps=True), over_reals=reals.relu, magnitude=OF_FIRST)
 declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | ROUNDS | BENDS | OWN_ATTRIBUTES,
     sampling=sample.activation, quantization=DATA, over_reals=reals.leaky_relu)
 declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | ROUNDS | BENDS,
@@ -184,16 +185,16 @@ declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO,
 declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
 declare("Sigmoid", numpy=of_one(sigmoid), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA,
-    over_reals=reals.sigmoid)
+    over_reals=reals.sigmoid, magnitude=ORDINARY)
 declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
-    quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5), over_reals=reals.hard_sigmoid)
+    quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5), over_reals=reals.hard_sigmoid, magnitude=ORDINARY)
 declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0),
     over_reals=reals.hard_swish)
 declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA, over_reals=reals.swish)
 declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA, over_reals=reals.softplus)
 declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, quantization=DATA, over_reals=reals.mish)
-declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA, over_reals=reals.softsign)
+declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA, over_reals=reals.softsign, magnitude=ORDINARY)
 declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, over_reals=reals.thresholded_relu)
 declare("Shrink", numpy=shrink, traits=UNARY | BENDS)

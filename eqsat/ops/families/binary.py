@@ -12,6 +12,7 @@ from eqsat.ops import counters as count
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales, undefined
 from eqsat.ops.checks import attributes, movement
+from eqsat.ops.magnitude import OF_ALL, Magnitude
 from eqsat.ops.numpy_kernel import Attributes, Fallback, Function, in_single
 from eqsat.ops.quantization_role import COMPUTES, Role
 from eqsat.ops.registry import declare
@@ -136,15 +137,15 @@ declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED, checks=(att
 declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES | FIXED, sampling=sample.shift,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
 declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
-    macs=count.variadic, quantization=Role(keeps=True, selects=True))
+    macs=count.variadic, quantization=Role(keeps=True, selects=True), magnitude=OF_ALL)
 declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
-    macs=count.variadic, quantization=Role(keeps=True, selects=True))
+    macs=count.variadic, quantization=Role(keeps=True, selects=True), magnitude=OF_ALL)
 declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, macs=count.variadic,
     quantization=COMPUTES, scale=scales.of_sum)
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
     over_reals=reals.mean)
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED, sampling=sample.where,
-    bounds=bounds.selected)
+    bounds=bounds.selected, magnitude=Magnitude((1, 2)))
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | FIXED,
     checks=(movement.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)

@@ -15,6 +15,7 @@ from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.depthwise import depthwise
+from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convolution
 from eqsat.ops.normal_windows import window
 from eqsat.ops.numpy_kernel import Attributes, in_single
@@ -206,10 +207,10 @@ def _transposed_output_axis(attrs: Attributes, rank: int) -> int | None:
 declare("Conv", numpy=conv, traits=PARAMETRIC | FITS, contracted=(0, 1), macs=count.convolution(1),
     need=need_convolution(0, 1), checks=(attributes.auto_pad, layers.convolution()), normal_form=(window(1),),
     sampling=sample.convolution, quantization=Role(data=(0, 1), weight=Weight(1, _output_axis, bias=2)), bias=2,
-    together=equal_axes.convolution())
+    together=equal_axes.convolution(), magnitude=ORDINARY)
 declare("ConvTranspose", numpy=conv_transpose, traits=PARAMETRIC, contracted=(0, 1), macs=count.transposed_convolution,
     need=need_transposed_convolution, checks=(attributes.auto_pad, layers.convolution(transposed=True)),
     normal_form=(window(1, transposed=True),), sampling=sample.transposed_convolution,
     quantization=Role(data=(0, 1), weight=Weight(1, _transposed_output_axis, bias=2)), bias=2,
-    together=equal_axes.transposed_convolution)
+    together=equal_axes.transposed_convolution, magnitude=ORDINARY)
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -12,6 +12,7 @@ from eqsat.ops import counters as count
 from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
+from eqsat.ops.magnitude import OF_FIRST
 from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
 from eqsat.ops.numpy_kernel import Attributes, Fallback
@@ -143,12 +144,14 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(movement.gather,),
-    normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
+    normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part,
+    magnitude=OF_FIRST)
 declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP | SIZES,
     checks=(attributes.indices_along, movement.gather_elements), normal_form=(normal.axis(),),
-    sampling=indexing.gather_elements, quantization=MOVES_DATA)
+    sampling=indexing.gather_elements, quantization=MOVES_DATA, magnitude=OF_FIRST)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
-    checks=(attributes.indices_nd, movement.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA)
+    checks=(attributes.indices_nd, movement.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA,
+    magnitude=OF_FIRST)
 declare("Scatter", numpy=scatter_elements, traits=INDEXES, together=equal_axes.updates)
 declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, movement.scatter_elements),

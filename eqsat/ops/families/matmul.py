@@ -13,6 +13,7 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import movement
+from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
 from eqsat.ops.numpy_kernel import Attributes, in_single
 from eqsat.ops.quantization_role import Role, Weight
@@ -108,10 +109,10 @@ _GEMM_WEIGHT = Weight(1, _gemm_columns, bias=2, scales_bias=_has_factors)
 # fmt: off
 declare("MatMul", numpy=matmul, traits=LINEAR | FITS, contracted=(0, 1), macs=count.product, need=need_product(1),
     sampling=sample.matmul, quantization=Role(data=(0, 1), weight=Weight(1, _columns)), bounds=bounds.product,
-    together=equal_axes.product())
+    together=equal_axes.product(), magnitude=ORDINARY)
 declare("Gemm", traits=FITS, numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
     checks=(movement.gemm,), sampling=sample.gemm, quantization=Role(data=(0, 1), weight=_GEMM_WEIGHT), bias=2,
-    together=equal_axes.transposed_product)
+    together=equal_axes.transposed_product, magnitude=ORDINARY)
 declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum, normal_form=(normal.summation,),
-    sampling=sample.einsum, together=equal_axes.einsum)
+    sampling=sample.einsum, together=equal_axes.einsum, magnitude=ORDINARY)
 declare("Det", macs=count.determinant, need=need_determinant)

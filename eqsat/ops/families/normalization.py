@@ -10,6 +10,7 @@ from eqsat.ops import counters as count
 from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
+from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
@@ -227,20 +228,21 @@ declare("BatchNormalization",
     macs=count.input_elements, normal_form=(normal.momentum_in_training,), sampling=normalizing.batch,
     quantization=DATA, together=equal_axes.channels(1, 2, 3, 4))
 declare("InstanceNormalization", numpy=instance_normalization, macs=count.input_elements,
-    checks=(layers.instance_normalization,), sampling=normalizing.instance, together=equal_axes.channels(1, 2))
+    checks=(layers.instance_normalization,), sampling=normalizing.instance, together=equal_axes.channels(1, 2),
+    magnitude=ORDINARY)
 declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group},
     macs=count.input_elements, checks=(attributes.positive("num_groups"), layers.group_normalization),
-    sampling=normalizing.group)
+    sampling=normalizing.group, magnitude=ORDINARY)
 declare("LayerNormalization", numpy=layer_normalization, macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
-    together=equal_axes.broadcasting)
+    together=equal_axes.broadcasting, magnitude=ORDINARY)
 declare("RMSNormalization", numpy=rms_normalization, macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
-    together=equal_axes.broadcasting)
+    together=equal_axes.broadcasting, magnitude=ORDINARY)
 declare("MeanVarianceNormalization", numpy=mean_variance_normalization, macs=count.input_elements,
     checks=(attributes.axes_attribute,), normal_form=(normal.axes,))
 declare("LRN", numpy=local_response_normalization, macs=count.local_response,
     checks=(attributes.positive("size"), layers.lrn))
 declare("LpNormalization", numpy=lp_normalization, traits=OWN_ATTRIBUTES, macs=count.input_elements,
     checks=(attributes.axis, attributes.norm, layers.last_axis), normal_form=(normal.axis(),),
-    sampling=reductions.along)
+    sampling=reductions.along, magnitude=ORDINARY)

@@ -12,6 +12,7 @@ from eqsat.ops import normal
 from eqsat.ops.checks import attributes, movement
 from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.pooling import lowest
+from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.normal import Axes
 from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
@@ -233,13 +234,13 @@ declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, com
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
 declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
-    common=_REDUCES)
+    common=_REDUCES, magnitude=OF_FIRST)
 declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION | LINEAR, quantization=DATA, common=_REDUCES)
 declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
-    common=_REDUCES)
+    common=_REDUCES, magnitude=OF_FIRST)
 declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION | SIZES, common=_REDUCES)
 declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR | SIZES, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE | TOTAL,
-    sampling=sample.along, quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
+    sampling=sample.along, quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS, magnitude=ORDINARY)
 declare("BiasSoftmax", domain=MICROSOFT, definition=biased_softmax, typed_like=Like("Identity"))

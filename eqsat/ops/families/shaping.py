@@ -9,6 +9,7 @@ import numpy as np
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, lengths, movement
+from eqsat.ops.magnitude import OF_FIRST
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
 from eqsat.ops.numpy_kernel import Attributes, Fallback
@@ -166,27 +167,31 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES | TOTAL | FIXED,
-    sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same)
+    sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST)
 declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
     checks=(movement.parameters(vectors=(1,)), movement.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
-    bounds=bounds.part)
+    bounds=bounds.part, magnitude=OF_FIRST)
 declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES | SIZES,
-    normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
+    normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part,
+    magnitude=OF_FIRST)
 declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,), checks=(attributes.listed_axes(1), movement.parameters(either=(1,)), movement.squeeze),
-    axes=Axes(1), sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=equal_axes.squeezed)
+    axes=Axes(1), sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=equal_axes.squeezed,
+    magnitude=OF_FIRST)
 declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), movement.parameters(either=(1,))), axes=Axes(1, of_result=True),
-    sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same)
+    sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST)
 declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES, checks=(movement.transpose,),
-    normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
+    normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same,
+    magnitude=OF_FIRST)
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
-    checks=(movement.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
+    checks=(movement.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same,
+    magnitude=OF_FIRST)
 declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
     checks=(movement.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
-    quantization=MOVES_DATA, bounds=bounds.part)
+    quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
 declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)
 declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)
@@ -195,11 +200,12 @@ declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | 
 declare("Range", numpy=number_range, traits=MOVES | ROUNDS | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
     checks=(attributes.range_, movement.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
 declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
-declare("Trilu", numpy=triangle, traits=MOVES, checks=(movement.parameters(numbers=(1,)),), sampling=indexing.triangle)
+declare("Trilu", numpy=triangle, traits=MOVES, checks=(movement.parameters(numbers=(1,)),), sampling=indexing.triangle,
+    magnitude=OF_FIRST)
 declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
-    sampling=sample.blocks, quantization=MOVES_DATA, bounds=bounds.part)
+    sampling=sample.blocks, quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
 declare("SpaceToDepth", numpy=space_to_depth, traits=MOVES,
     checks=(attributes.positive("blocksize"), attributes.space_to_depth), sampling=sample.blocks,
-    quantization=MOVES_DATA, bounds=bounds.part)
+    quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
 declare("Constant", traits=MOVES | TOTAL)

@@ -11,6 +11,7 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
+from eqsat.ops.magnitude import OF_ALL, OF_FIRST, Magnitude
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
 from eqsat.ops.numpy_kernel import Attributes, Fallback
@@ -185,20 +186,20 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
     sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated,
-    together=equal_axes.concatenated)
+    together=equal_axes.concatenated, magnitude=OF_ALL)
 declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
     checks=(movement.parameters(vectors=(1,)), lengths.parts, movement.split),
     normal_form=(normal.axis(), normal.parts),
     sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=equal_axes.parted)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, movement.parameters(vectors=(1, 2, 3, 4))),
-    axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part)
+    axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
 declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1, 3),
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
             movement.parameters(vectors=(1, 3), numbers=(2,)), lengths.pads),
     axes=Axes(3, ordered=True), sampling=sample.pad, quantization=Role(data=(0,), moves=True, of_node=_role_of_pad),
-    bounds=bounds.padded)
+    bounds=bounds.padded, magnitude=Magnitude((0, 2)))
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
     checks=(attributes.axes_attribute, movement.parameters(vectors=(1,)), lengths.per_axis(1, "shape")),
     normal_form=(normal.axes,))

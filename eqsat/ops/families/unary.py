@@ -10,6 +10,7 @@ import numpy as np
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales
+from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
@@ -85,9 +86,9 @@ def erf(x: np.ndarray) -> np.ndarray:
 declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES | FIXED)
 declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY | FIXED)
 declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED)
-declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA, magnitude=ORDINARY)
 declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS | SIZES | FIXED | EXACT, quantization=DATA,
-    scale=scales.of_operand, bounds=bounds.same, over_reals=reals.absolute)
+    scale=scales.of_operand, bounds=bounds.same, over_reals=reals.absolute, magnitude=OF_FIRST)
 declare("Acos", numpy=of_one(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
 declare("Acosh", numpy=of_one(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
 declare("Asin", numpy=of_one(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
@@ -95,21 +96,22 @@ declare("Asinh", numpy=of_one(np.arcsinh), traits=UNARY | ELEMENTARY, quantizati
 declare("Atan", numpy=of_one(np.arctan), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Atanh", numpy=of_one(np.arctanh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit)
 declare("Ceil", numpy=of_one(np.ceil), traits=UNARY | BENDS | SIZES | FIXED | EXACT)
-declare("Cos", numpy=of_one(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Cos", numpy=of_one(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA, magnitude=ORDINARY)
 declare("Cosh", numpy=of_one(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Exp", numpy=of_one(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
 declare("Floor", numpy=of_one(np.floor), traits=UNARY | BENDS | SIZES | FIXED | EXACT)
 declare("IsNaN", numpy=of_one(np.isnan), traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED)
 declare("Log", numpy=of_one(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
 declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES | FIXED | EXACT, quantization=DATA,
-    scale=scales.of_operand, bounds=bounds.same)
+    scale=scales.of_operand, bounds=bounds.same, magnitude=OF_FIRST)
 declare("Reciprocal", numpy=of_one(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
     scale=scales.of_reciprocal, bounds=bounds.inverted, over_reals=reals.reciprocal)
 declare("Round", numpy=of_one(np.rint), traits=UNARY | BENDS | SIZES | FIXED | EXACT, bends_at=(0.5, 1.5, 2.5))
 declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS | SIZES | FIXED | EXACT, over_reals=reals.sign)
-declare("Sin", numpy=of_one(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Sin", numpy=of_one(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA, magnitude=ORDINARY)
 declare("Sinh", numpy=of_one(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sqrt", numpy=of_one(np.sqrt), traits=UNARY | POLES | SIZES | FIXED,
     sampling=sample.positive, quantization=DATA, scale=scales.of_root, bounds=bounds.root)
 declare("Tan", numpy=of_one(np.tan), traits=UNARY | ELEMENTARY | POLES)
-declare("Tanh", numpy=of_one(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA, over_reals=reals.tanh)
+declare("Tanh", numpy=of_one(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA, over_reals=reals.tanh,
+    magnitude=ORDINARY)
