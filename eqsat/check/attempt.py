@@ -17,16 +17,15 @@ from eqsat.check import instance_data
 from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.instance_data import Mood
-from eqsat.check.pattern_node import PatternNode
+from eqsat.check.pattern_node import PatternNode, Request
 from eqsat.check.wishes import keys_of
 from eqsat.egraph import magnitudes
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.ops.operators import sampler
+from eqsat.ops.operators import operator, sampler
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
-from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.print_term import flat
@@ -35,8 +34,6 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 
 WISHED = 0.8
 """How often a leaf is drawn as the conditions ask for; otherwise it is left to chance, which they may want as well."""
-_IN_GROUPS = {"QLinearConcat": 3}
-"""Operators whose variadic operands belong together, so many each."""
 _ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 
@@ -115,41 +112,27 @@ class Attempt:
             return self.names.get(pattern.name)
         return self.made.get(id(pattern)) if isinstance(pattern, Match) else None
 
-    def operand(
-        self,
-        pattern: Pattern,
-        dtype: ir.DataType,
-        shape: Shape | None,
-        fill: Fill,
-        values: np.ndarray | None,
-        of_size: bool = False,
-    ) -> Drawn:
-        """The value of a pattern in some operand's place; all else are wishes."""
+    def operand(self, pattern: Pattern, request: Request) -> Drawn:
+        """The value of a pattern in an operand's place."""
         found = self.known(pattern)
         if found is not None:
             return found
         match pattern:
             case Name():
-                return self.leaf(pattern.name, dtype, shape, fill, values, of_size)
+                return self.leaf(pattern.name, request)
             case Wildcard():
-                return self.leaf("", dtype, shape, fill, values)
+                return self.leaf("", request)
             case Number():
-                return self.number(pattern.value, dtype, () if shape is None else shape)
+                return self.number(pattern.value, request.dtype, () if request.shape is None else request.shape)
             case Match():
-                return self.match(pattern, dtype, shape)
+                return self.match(pattern, request.dtype, request.shape)
             case _:
                 raise Rejected(f"{type(pattern).__name__} is not a single operand")
 
-    def leaf(
-        self,
-        name: str,
-        dtype: ir.DataType,
-        shape: Shape | None,
-        fill: Fill,
-        values: np.ndarray | None,
-        of_size: bool = False,
-    ) -> Drawn:
+    def leaf(self, name: str, request: Request) -> Drawn:
+        """A new input or constant; ``""`` is a name that the rule does not give."""
         chance, demands = self.chance, self.drawing.demands
+        dtype, shape, values = request.dtype, request.shape, request.values
         matters = name in demands.values
         constant = name in demands.constants or values is not None or chance.happens(0.08)
         if shape is None:
@@ -157,16 +140,15 @@ class Attempt:
         wishes = self.drawing.wishes
         wished = name in wishes and chance.happens(WISHED)
         if wished and values is None:
-            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides, of_size=of_size)
+            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides, of_size=request.of_size)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
         if wished and values is not None:
             values = wishes.contents(name, values, self.env, chance, self.sides)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
-            values = instance_data.array(
-                chance, shape, dtype, fill, mood, self.drawing.pool.mentioned if self.drawing.pointed else None
-            )
+            mentioned = self.drawing.pool.mentioned if self.drawing.pointed else None
+            values = instance_data.array(chance, shape, dtype, request.fill, mood, mentioned)
         found = np.asarray(values, dtype.numpy())
         if name in demands.bounds and dtype.is_floating_point() and chance.happens(0.6):
             found = instance_data.hiding(chance, found, dtype)
@@ -334,7 +316,8 @@ class Attempt:
         args: list[Pattern | None] = []
         for arg in pattern.args:
             if isinstance(arg, Rest):
-                each = _IN_GROUPS.get(pattern.ops[0].name, 1)
+                types = operator(pattern.ops[0]).typed_like
+                each = 1 if types is None else types.group
                 count = each * self.chance.number(0 if each == 1 else 1, 2)
                 rest: list[Pattern | None] = [Name(f"{arg.name}_{i}", arg.place) for i in range(count)]
                 args += rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,25 @@ from eqsat.schema.declared_operators import find_declared
 from eqsat.schema.opset import dtypes, find_schema
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an operator asks of an operand; an operand that is decided already has what it has.
+
+    Attributes:
+        dtype: The element type.
+        shape: The shape; None if any will do.
+        fill: The values that it must hold.
+        values: Makes a leaf a constant of these contents.
+        of_size: Only the number of elements matters: the shape may be another one of as many.
+    """
+
+    dtype: ir.DataType
+    shape: Shape | None = None
+    fill: Fill = "any"
+    values: np.ndarray | None = None
+    of_size: bool = False
+
+
 class _Asked(Protocol):
     """The interface to the attempt to which a node belongs (:class:`eqsat.check.attempt.Attempt`)."""
 
@@ -31,15 +51,7 @@ class _Asked(Protocol):
 
     def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any: ...
 
-    def operand(
-        self,
-        pattern: Pattern,
-        dtype: ir.DataType,
-        shape: Shape | None,
-        fill: Fill,
-        values: np.ndarray | None,
-        of_size: bool,
-    ) -> Drawn: ...
+    def operand(self, pattern: Pattern, request: Request) -> Drawn: ...
 
     def wished(self, pattern: Match, dtype: ir.DataType, shape: Shape) -> Shape: ...
 
@@ -124,7 +136,7 @@ class PatternNode:
                 raise Rejected("an absent operand is needed")
             wanted = self.dtype(i) if dtype is None else dtype
             array = None if values is None else np.asarray(values)
-            self._note(i, self._attempt.operand(arg, wanted, shape, fill, array, of_size))
+            self._note(i, self._attempt.operand(arg, Request(wanted, shape, fill, array, of_size)))
         found = self.known(i)
         assert found is not None
         return found

@@ -32,3 +32,8 @@ class Like:
     absent: ir.DataType = ir.DataType.UINT8
     integers: tuple[int, ...] = ()
     channels_last: bool = False
+
+    @property
+    def group(self) -> int:
+        """How many variadic operands belong together."""
+        return max(-self.operands[-1], 1) if self.operands else 1

@@ -80,8 +80,8 @@ def infer(
             return (None,) * outputs
         return by_symbols(op, attrs, inputs, values, outputs, place)
     positions = list(like.operands)
-    if positions[-1] == -3:
-        positions = [*positions[:-1], *range(positions[-2] + 3, len(inputs), 3)]
+    if like.group > 1:
+        positions = [*positions[:-1], *range(positions[-2] + like.group, len(inputs), like.group)]
     operands: list[TensorType | None] = []
     operand_values: list[np.ndarray | None] = []
     for i in positions:
