@@ -66,7 +66,7 @@ def check_presence(template: Template, clause: Clause, context: Context) -> None
         name = _absent_name(template, clause)
         raise context.error(
             template.place,
-            "a right side that is there whenever the left matches is required",
+            "a right side that has a value whenever the left side matches is required",
             actual=f"nothing where `{name}` is absent",
             hint="write a rule of its own for that case",
         )
@@ -105,7 +105,7 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
 def _missing(template: Build, what: str, name: str, context: Context) -> EqsatError:
     return context.error(
         template.place,
-        f"{what} must be known whichever alternative matched",
+        f"{what} must be bound by every alternative",
         actual=f"an alternative without `{name}`",
         hint="write a rule of its own for that alternative",
     )

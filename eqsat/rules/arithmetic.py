@@ -203,7 +203,7 @@ def _equal_sizes(a: Any, b: Any) -> bool:
     if left == right:
         return True
     if may_be_zero(left - right):
-        raise Unknown("whether two sizes are equal depends on them")
+        raise Unknown("whether two sizes are equal depends on their values")
     return False
 
 

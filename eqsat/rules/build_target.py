@@ -139,7 +139,7 @@ def _region_call(item: s.RegionCall, declaration: s.Target, sources: Sources) ->
     if wrong is not None or "{outputs}" not in holes:
         raise sources.error(
             item.texts[0].place,
-            "the call of a region has the holes {name}, {inputs}, {sizes} and {outputs}; the last one is required",
+            "a region's call has the placeholders {name}, {inputs}, {sizes} and {outputs}; {outputs} is required",
             actual=f"`{wrong}`" if wrong is not None else "no {outputs}",
             hint='for example `region call "npu_run_{name}({inputs}, {outputs})"`; write `{{` for a brace of C',
         )
@@ -180,9 +180,9 @@ def _check_families(declaration: s.Target, families: Sequence[ast.Family], sourc
                 continue
             raise sources.error(
                 clause.place,
-                "a `family` entry, or a `cost` beside, is required for what `by` names",
+                "`by` must name a `family` entry of this target, or the composite must have a `cost`",
                 actual=f"`{clause.name}`",
-                hint=did_you_mean(clause.name, sorted(named)) or f"`family {clause.name}` with its `cost`",
+                hint=did_you_mean(clause.name, sorted(named)) or f"`family {clause.name}` with a `cost`",
             )
 
 
@@ -210,7 +210,7 @@ def _settings(
                     place,
                     "an element type is required in `peak`",
                     actual=f"`{name}`",
-                    hint=f"a comma before it goes on with `peak`: end the line without one, then `{name}`"
+                    hint=f"remove the comma, and write `{name}` on a line of its own"
                     if name in _SETTINGS
                     else dtype_hint(name) or "such as float32, int8",
                 )
@@ -252,7 +252,7 @@ def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
         return "the link's latency is given as `link bandwidth = ..., latency = ...`"
     if not section and name in _SECTIONS:
         examples = {"peak": "peak float32 = 1e12", "link": "link bandwidth = 4e9, latency = 5e-6"}
-        return f"`{name}` says of what, as in `{examples[name]}`"
+        return f"name the element type or the property after `{name}`, as in `{examples[name]}`"
     return (
         did_you_mean(name, (*allowed, *(() if section else ("peak", "link", "summary"))))
         or f"its settings: {', '.join(allowed)}"
@@ -284,7 +284,7 @@ def _check_complete(
         hint = hints.get(missing[0], "link bandwidth = 4e9, latency = 5e-6")
         raise sources.error(
             declaration.place,
-            f"`{declaration.name}` must say its {' and '.join(missing)}",
+            f"`{declaration.name}` must give its {' and '.join(missing)}",
             hint=f"for example `{hint}`",
         )
 
@@ -303,7 +303,7 @@ def _family(item: s.Entry, frame: Frame, sources: Sources) -> ast.Family:
     names = tuple(name for name, _ in _names(item.names, "family", sources))
     where, cost = _conditions_and_cost(item, (), Builder.over(frame, sources), FAMILY_SYMBOLS)
     if cost is None:
-        raise sources.error(item.place, "a `family` must say its `cost`")
+        raise sources.error(item.place, "a `family` must give its `cost`")
     return ast.Family(names, where, cost, item.place)
 
 
@@ -381,13 +381,13 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
         place = call.texts[0].place if call is not None else notes[0].terms[0].place
         raise sources.error(
             place,
-            "what a family of generated code computes has no `call` and no `annotate`",
+            "a composite with `by` has no `call` and no `annotate`",
             actual=f"`by {family}` beside",
         )
     if family and len(results) > 1:
         raise sources.error(
             s.those(item.clauses, s.By)[0].place,
-            "a family of generated code computes one result",
+            "a composite with `by` has one result",
             actual=f"{len(results)} results: {', '.join(results)}",
             hint="give the composite one result, or an accelerator's target a `call`",
         )
@@ -431,7 +431,7 @@ def _written(item: s.Definition, builder: Builder, results: Sequence[str]) -> as
     if s.those(item.clauses, s.By) or s.those(item.clauses, s.Call) or s.those(item.clauses, s.Annotate):
         raise builder.context.error(
             place,
-            "what is written as an operator has no `by`, no `call` and no `annotate`",
-            hint="the entry of the operator itself (`supports`) can have them",
+            "a composite with `as` has no `by`, no `call` and no `annotate`",
+            hint="give them to the `supports` entry of that operator",
         )
     return read_written(clauses[0], builder, results)

@@ -229,7 +229,7 @@ class TemplateBuilder:
         """The operator of ``Abs(xs...)``."""
         callee = find_callee(term.callee, frame, self.context)
         if not isinstance(callee, Operators) or len(callee.ops) != 1 or known(callee.ops[0]).least_inputs > 1:
-            raise self._error(term, "what does not take one operand, for each of several")
+            raise self._error(term, "an operator that takes other than one operand")
         self._check_required(known(callee.ops[0]), set(), (), term)
         return callee.ops[0]
 

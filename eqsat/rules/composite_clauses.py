@@ -53,7 +53,7 @@ def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) ->
     if len(results) > 1 and missing:
         raise builder.context.error(
             call.texts[0].place,
-            f"a call has a hole for each result: {', '.join(f'{{{name}}}' for name in results)}",
+            f"a call must have a placeholder for each result: {', '.join(f'{{{name}}}' for name in results)}",
             actual=f"none for `{missing[0]}`",
         )
     return tuple(parts)

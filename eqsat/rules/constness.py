@@ -49,8 +49,8 @@ def check_requires_constness(expr: ast.Expr, context: Context) -> None:
     if bad is not None or not names:
         raise context.error(
             (bad or _asking(expr)).place,
-            "that a value is constant can only be required of a name, as a condition of its own",
-            hint="write `where const(x), ...`; what is absent counts as constant",
+            "a test whether a value is constant must be a condition of its own, on a name",
+            hint="write `where const(x), ...`; an absent operand counts as constant",
         )
 
 
@@ -58,7 +58,7 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: The expression asks whether a value is constant."""
     if uses(expr).consts:
         raise context.error(
-            _asking(expr).place, "whether a value is constant can only be asked in `where`, as a condition of its own"
+            _asking(expr).place, "a test whether a value is constant must be a condition of its own in `where`"
         )
 
 
@@ -67,9 +67,7 @@ def forbid_facts_of_classes(expr: ast.Expr, context: Context) -> None:
     names = ("has_free_term", "has_free_factor", "bound")
     asked = next((p for p in walk(expr) if isinstance(p, ast.Member) and p.name in names), None)
     if asked is not None:
-        raise context.error(
-            asked.place, f"`.{asked.name}` can only be asked in `where` of rules and composites, which match e-classes"
-        )
+        raise context.error(asked.place, f"`.{asked.name}` is known only in `where` of rules and composites")
 
 
 def _asking(expr: ast.Expr) -> ast.Expr:

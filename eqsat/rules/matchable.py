@@ -34,7 +34,7 @@ def check_results(clauses: Sequence[Clause], names: Sequence[str], context: Cont
                     clauses[0].roots[i].place,
                     "each result must be a value of its own",
                     actual=f"`{name}` and `{names[j]}`, which are the same value",
-                    hint="a result may be used in another one and be read outside: it needs one name only",
+                    hint="one name is enough, also for a result that another result uses",
                 )
 
 
@@ -52,7 +52,7 @@ def check_buffers(
             raise context.error(
                 part.place,
                 f"an operand or a result is required: {', '.join(names)}",
-                actual=f"`{part.name}`, a value inside of the composite, which has no buffer",
+                actual=f"`{part.name}`, a value inside of the composite, which is not in memory",
             )
 
 

@@ -96,7 +96,7 @@ def _check_rest(arg: ast.Rest, signatures: Sequence[Signature], context: Context
         if not signature.variadic:
             raise context.error(
                 arg.place,
-                f"an operator with any number of operands is required for `{arg.name}...`",
+                f"`{arg.name}...` must be given to an operator that takes any number of operands",
                 actual=f"`{signature}`",
             )
     if not last:

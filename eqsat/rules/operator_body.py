@@ -176,7 +176,7 @@ class _Writer:
         if like is None:
             if isinstance(arg, ast.Tensor) and opset.type_name(ir.DataType.INT64) in parameter.types:
                 return self._stored(value, ir.DataType.INT64, arg.place)
-            requirement = "a number with an element type is required where no neighbour gives it one"
+            requirement = "a number whose element type no other operand determines must state it"
             raise _error(arg.place, requirement, hint="write `tensor(value, float32)`")
         # In the widest type, so that the element type of the neighbour rounds once.
         widest = ir.DataType.INT64 if np.asarray(value).dtype.kind in "biu" else ir.DataType.DOUBLE

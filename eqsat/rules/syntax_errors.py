@@ -30,7 +30,9 @@ _AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS",
 _DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "OPERATOR", "LET_FILE"))
 _HEADER = re.compile(r"^[ \t]*(rule|target|host|operator|composite)\b", re.MULTILINE)
 _CLAUSES = ("cost", "where", "call", "by", "annotate", "supports", "because")
-_KERNELS = "coarse kernels are declared by `composite NAME : CLASS`, what computes them in C by `by FAMILY`"
+_KERNELS = (
+    "`composite NAME : CLASS` declares a kernel that replaces several operators, `by FAMILY` the C that computes it"
+)
 _ITEMS = "rule|target|host|composite"
 _WORDS_OF_ITEMS = ("composite", "family", "link", "peak", "prepare", "rules", "summary", "supports")
 """Words that begin an item of a target and have another word after them."""
@@ -268,7 +270,7 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
     if token.type == "STRING" and expected == {"NAME"}:
         return "names are written without quotes"
     if before.word == "const" and "RPAR" in expected:
-        return f"say after the pattern what has to be a constant: `where const({token})`"
+        return f"constness is a condition after the pattern: `where const({token})`"
     if token.type in ("IF", "BECAUSE"):
         return "write conditions after the word `where`, which follows a pattern or an operator"
     if "LSB" in expected:

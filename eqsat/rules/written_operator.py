@@ -69,7 +69,7 @@ def check_operands(written: ast.Written, clause: Clause, context: Context) -> No
     if missing is not None:
         raise context.error(
             written.place,
-            f"the attributes of `{missing}` must be known whichever alternative matched",
+            f"the attributes of `{missing}` must be bound by every alternative",
             actual=f"an alternative without `{missing}`",
             hint="write a composite of its own for that alternative",
         )

@@ -239,9 +239,9 @@ TARGET = (
     "target t\n    peak float32 = 1e12\n    bandwidth = 1e9, launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6\n"
 )
 TARGETS = [
-    ("target ‸t\n    bandwidth = 1, launch = 1", "`t` must say its peak", "peak float32"),
-    ("target ‸t\n    peak int8 = 1\n    launch = 1", "must say its bandwidth", ""),
-    ("target ‸t\n    peak int8 = 1\n    bandwidth = 1, launch = 1", "must say its link bandwidth", ""),
+    ("target ‸t\n    bandwidth = 1, launch = 1", "`t` must give its peak", "peak float32"),
+    ("target ‸t\n    peak int8 = 1\n    launch = 1", "must give its bandwidth", ""),
+    ("target ‸t\n    peak int8 = 1\n    bandwidth = 1, launch = 1", "must give its link bandwidth", ""),
     ("host h\n    peak int8 = 1\n    bandwidth = 1, launch = 1\n    ‸link bandwidth = 1", "a host has no link", ""),
     (TARGET + "    ‸bandwith = 2", "a target has no setting `bandwith`", "`bandwidth`"),
     (TARGET + "    ‸latency = 2", "no setting `latency`", "link"),

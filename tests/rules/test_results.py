@@ -99,7 +99,7 @@ WRONG = [
     ('a = Neg(x), b = Exp(x)\n        call "f({a}, {b}, {‸y})"', "`y` is not bound", ""),
     (
         'let c = Relu(x)\n        a = Neg(c), b = Exp(c)\n        call "f({x}, {a}, {b}, {‸c})"',
-        "`c`, a value inside of the composite, which has no buffer",
+        "`c`, a value inside of the composite, which is not in memory",
         "",
     ),
 ]

@@ -50,7 +50,7 @@ def test_as_is_a_name_elsewhere() -> None:
         (f"{ONE}        as Add(x, ‸b)", "`Add` needs its operand `B`"),
         (
             f"{HEAD}        Relu(n: Conv(x, w)) | Gemm(x, w)\n        as ‸com.microsoft.FusedConv(x, w, **n)",
-            "the attributes of `n` must be known whichever alternative matched",
+            "the attributes of `n` must be bound by every alternative",
         ),
         (f"{ONE}        as Relu(x, ‸alpha=2)", "has no attribute or operand `alpha`"),
         (f"{ONE}        as Relu(x)\n        as ‸Relu(x)", "`as` must be given once"),

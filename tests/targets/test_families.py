@@ -57,7 +57,7 @@ def test_canonical_form_is_a_fixed_point():
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("    family a", "a `family` must say its `cost`"),
+        ("    family a", "a `family` must give its `cost`"),
         ("    family a, a cost launch", "each family must be listed once"),
         ("    family a cost speed", "`speed` is not bound"),
         ("    family a where functions > 1 cost launch", "`functions` is not bound"),
