@@ -10,13 +10,7 @@ from eqsat.model.expression import Tensor
 Operand: TypeAlias = Tensor | ArrayLike
 
 class DefaultOperators:
-    def Abs(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Abs(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Absolute takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where absolute value, y = abs(x), is applied to the tensor elementwise.
 
         Args:
@@ -25,13 +19,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Abs.html.
         """
 
-    def Acos(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Acos(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the arccosine (inverse of cosine) of the given input tensor, element-wise.
 
         Args:
@@ -40,13 +28,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Acos.html.
         """
 
-    def Acosh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Acosh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic arccosine of the given input tensor element-wise.
 
         Args:
@@ -55,14 +37,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Acosh.html.
         """
 
-    def Add(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Add(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Performs element-wise binary addition (with Numpy-style broadcasting support).
 
         Args:
@@ -73,12 +48,7 @@ class DefaultOperators:
         """
 
     def AffineGrid(
-        self,
-        theta: Operand,
-        size: Operand,
-        *,
-        align_corners: int = 0,
-        outputs: int | None = None,
+        self, theta: Operand, size: Operand, *, align_corners: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Generates a 2D or 3D flow field (sampling grid), given a batch of affine matrices theta (https://pytorch.org/docs/stable/generated/torch.nn.functional.affine...
@@ -91,14 +61,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___AffineGrid.html.
         """
 
-    def And(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def And(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `and` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -109,14 +72,8 @@ class DefaultOperators:
         """
 
     def ArgMax(
-        self,
-        data: Operand,
-        *,
-        axis: int = 0,
-        keepdims: int = 1,
-        select_last_index: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the indices of the max elements of the input tensor's element along the provided axis.
 
@@ -130,14 +87,8 @@ class DefaultOperators:
         """
 
     def ArgMin(
-        self,
-        data: Operand,
-        *,
-        axis: int = 0,
-        keepdims: int = 1,
-        select_last_index: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the indices of the min elements of the input tensor's element along the provided axis.
 
@@ -150,13 +101,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___ArgMin.html.
         """
 
-    def Asin(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Asin(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the arcsine (inverse of sine) of the given input tensor, element-wise.
 
         Args:
@@ -165,13 +110,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Asin.html.
         """
 
-    def Asinh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Asinh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic arcsine of the given input tensor element-wise.
 
         Args:
@@ -180,13 +119,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Asinh.html.
         """
 
-    def Atan(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Atan(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the arctangent (inverse of tangent) of the given input tensor, element-wise.
 
         Args:
@@ -195,13 +128,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Atan.html.
         """
 
-    def Atanh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Atanh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic arctangent of the given input tensor element-wise.
 
         Args:
@@ -211,26 +138,11 @@ class DefaultOperators:
         """
 
     def Attention(
-        self,
-        Q: Operand,
-        K: Operand,
-        V: Operand,
-        attn_mask: Operand | None = None,
-        past_key: Operand | None = None,
-        past_value: Operand | None = None,
-        nonpad_kv_seqlen: Operand | None = None,
-        *,
-        is_causal: int = 0,
-        kv_num_heads: int | None = None,
-        left_window_size: int = -1,
-        q_num_heads: int | None = None,
-        qk_matmul_output_mode: int = 0,
-        right_window_size: int = -1,
-        scale: float | None = None,
-        softcap: float = 0.0,
-        softmax_precision: int | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, Q: Operand, K: Operand, V: Operand, attn_mask: Operand | None = None, past_key: Operand | None = None,
+        past_value: Operand | None = None, nonpad_kv_seqlen: Operand | None = None, *, is_causal: int = 0,
+        kv_num_heads: int | None = None, left_window_size: int = -1, q_num_heads: int | None = None,
+        qk_matmul_output_mode: int = 0, right_window_size: int = -1, scale: float | None = None, softcap: float = 0.0,
+        softmax_precision: int | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Computes scaled dot product attention on query, key and value tensors, using an optional attention mask if passed.
 
@@ -256,18 +168,9 @@ class DefaultOperators:
         """
 
     def AveragePool(
-        self,
-        X: Operand,
-        *,
-        kernel_shape: Sequence[int],
-        auto_pad: str = 'NOTSET',
-        ceil_mode: int = 0,
-        count_include_pad: int = 0,
-        dilations: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, kernel_shape: Sequence[int], auto_pad: str = 'NOTSET', ceil_mode: int = 0,
+        count_include_pad: int = 0, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """AveragePool consumes an input tensor X and applies average pooling across the tensor according to kernel sizes, stride sizes, and pad lengths. average poolin...
 
@@ -285,17 +188,8 @@ class DefaultOperators:
         """
 
     def BatchNormalization(
-        self,
-        X: Operand,
-        scale: Operand,
-        B: Operand,
-        input_mean: Operand,
-        input_var: Operand,
-        *,
-        epsilon: float = 1e-05,
-        momentum: float = 0.9,
-        training_mode: int = 0,
-        outputs: int | None = None,
+        self, X: Operand, scale: Operand, B: Operand, input_mean: Operand, input_var: Operand, *,
+        epsilon: float = 1e-05, momentum: float = 0.9, training_mode: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Any:
         """Carries out batch normalization as described in the paper https://arxiv.org/abs/1502.03167.
@@ -314,12 +208,7 @@ class DefaultOperators:
         """
 
     def Bernoulli(
-        self,
-        input: Operand,
-        *,
-        dtype: int | None = None,
-        seed: float | None = None,
-        outputs: int | None = None,
+        self, input: Operand, *, dtype: int | None = None, seed: float | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Draws binary random numbers (0 or 1) from a Bernoulli distribution.
@@ -332,14 +221,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Bernoulli.html.
         """
 
-    def BitCast(
-        self,
-        input: Operand,
-        *,
-        to: int,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def BitCast(self, input: Operand, *, to: int, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Reinterprets the binary representation of a tensor as a different data type, specified by the 'to' attribute.
 
         Args:
@@ -350,13 +232,7 @@ class DefaultOperators:
         """
 
     def BitShift(
-        self,
-        X: Operand,
-        Y: Operand,
-        *,
-        direction: str,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, Y: Operand, *, direction: str, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Bitwise shift operator performs element-wise operation.
 
@@ -368,14 +244,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___BitShift.html.
         """
 
-    def BitwiseAnd(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def BitwiseAnd(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulting from performing the bitwise `and` operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -385,13 +254,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___BitwiseAnd.html.
         """
 
-    def BitwiseNot(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def BitwiseNot(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the bitwise not of the input tensor element-wise.
 
         Args:
@@ -400,14 +263,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___BitwiseNot.html.
         """
 
-    def BitwiseOr(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def BitwiseOr(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulting from performing the bitwise `or` operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -417,14 +273,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___BitwiseOr.html.
         """
 
-    def BitwiseXor(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def BitwiseXor(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulting from performing the bitwise `xor` operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -435,12 +284,7 @@ class DefaultOperators:
         """
 
     def BlackmanWindow(
-        self,
-        size: Operand,
-        *,
-        output_datatype: int = 1,
-        periodic: int = 1,
-        outputs: int | None = None,
+        self, size: Operand, *, output_datatype: int = 1, periodic: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Generates a Blackman window as described in the paper https://ieeexplore.ieee.org/document/1455106.
@@ -454,13 +298,7 @@ class DefaultOperators:
         """
 
     def Cast(
-        self,
-        input: Operand,
-        *,
-        to: int,
-        round_mode: str = 'up',
-        saturate: int = 1,
-        outputs: int | None = None,
+        self, input: Operand, *, to: int, round_mode: str = 'up', saturate: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The operator casts the elements of a given input tensor to a data type specified by the 'to' argument and returns an output tensor of the same size in the co...
@@ -475,14 +313,8 @@ class DefaultOperators:
         """
 
     def CastLike(
-        self,
-        input: Operand,
-        target_type: Operand,
-        *,
-        round_mode: str = 'up',
-        saturate: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, target_type: Operand, *, round_mode: str = 'up', saturate: int = 1,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """The operator casts the elements of a given input tensor (the first input) to the same data type as the elements of the second input tensor.
 
@@ -495,13 +327,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___CastLike.html.
         """
 
-    def Ceil(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Ceil(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Ceil takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the ceil is, y = ceil(x), is applied to the tensor elementwise.
 
         Args:
@@ -510,14 +336,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Ceil.html.
         """
 
-    def Celu(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Celu(self, X: Operand, *, alpha: float = 1.0, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Continuously Differentiable Exponential Linear Units:
 
         Args:
@@ -528,12 +347,7 @@ class DefaultOperators:
         """
 
     def CenterCropPad(
-        self,
-        input_data: Operand,
-        shape: Operand,
-        *,
-        axes: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, input_data: Operand, shape: Operand, *, axes: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Center crop or pad an input to given dimensions.
@@ -547,12 +361,7 @@ class DefaultOperators:
         """
 
     def Clip(
-        self,
-        input: Operand,
-        min: Operand | None = None,
-        max: Operand | None = None,
-        *,
-        outputs: int | None = None,
+        self, input: Operand, min: Operand | None = None, max: Operand | None = None, *, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Clip operator limits the given input within an interval.
@@ -566,15 +375,8 @@ class DefaultOperators:
         """
 
     def Col2Im(
-        self,
-        input: Operand,
-        image_shape: Operand,
-        block_shape: Operand,
-        *,
-        dilations: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, input: Operand, image_shape: Operand, block_shape: Operand, *, dilations: Sequence[int] | None = None,
+        pads: Sequence[int] | None = None, strides: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The operator rearranges column blocks back into a multidimensional image
@@ -591,12 +393,7 @@ class DefaultOperators:
         """
 
     def Compress(
-        self,
-        input: Operand,
-        condition: Operand,
-        *,
-        axis: int | None = None,
-        outputs: int | None = None,
+        self, input: Operand, condition: Operand, *, axis: int | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Selects slices from an input tensor along a given axis where condition evaluates to True for each axis index.
@@ -609,13 +406,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Compress.html.
         """
 
-    def Concat(
-        self,
-        *inputs: Operand,
-        axis: int,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Concat(self, *inputs: Operand, axis: int, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Concatenate a list of tensors into a single tensor.
 
         Args:
@@ -626,12 +417,7 @@ class DefaultOperators:
         """
 
     def ConcatFromSequence(
-        self,
-        input_sequence: Operand,
-        *,
-        axis: int,
-        new_axis: int = 0,
-        outputs: int | None = None,
+        self, input_sequence: Operand, *, axis: int, new_axis: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Concatenate a sequence of tensors into a single tensor.
@@ -645,18 +431,10 @@ class DefaultOperators:
         """
 
     def Constant(
-        self,
-        *,
-        sparse_value: Any = None,
-        value: Any = None,
-        value_float: float | None = None,
-        value_floats: Sequence[float] | None = None,
-        value_int: int | None = None,
-        value_ints: Sequence[int] | None = None,
-        value_string: str | None = None,
-        value_strings: Sequence[str] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, *, sparse_value: Any = None, value: Any = None, value_float: float | None = None,
+        value_floats: Sequence[float] | None = None, value_int: int | None = None,
+        value_ints: Sequence[int] | None = None, value_string: str | None = None,
+        value_strings: Sequence[str] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """This operator produces a constant tensor.
 
@@ -674,12 +452,7 @@ class DefaultOperators:
         """
 
     def ConstantOfShape(
-        self,
-        input: Operand,
-        *,
-        value: Any = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, value: Any = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor with given value and shape.
 
@@ -691,18 +464,9 @@ class DefaultOperators:
         """
 
     def Conv(
-        self,
-        X: Operand,
-        W: Operand,
-        B: Operand | None = None,
-        *,
-        auto_pad: str = 'NOTSET',
-        dilations: Sequence[int] | None = None,
-        group: int = 1,
-        kernel_shape: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, X: Operand, W: Operand, B: Operand | None = None, *, auto_pad: str = 'NOTSET',
+        dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
+        pads: Sequence[int] | None = None, strides: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The convolution operator consumes an input tensor and a filter, and computes the output.
@@ -722,20 +486,10 @@ class DefaultOperators:
         """
 
     def ConvInteger(
-        self,
-        x: Operand,
-        w: Operand,
-        x_zero_point: Operand | None = None,
-        w_zero_point: Operand | None = None,
-        *,
-        auto_pad: str = 'NOTSET',
-        dilations: Sequence[int] | None = None,
-        group: int = 1,
-        kernel_shape: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, x: Operand, w: Operand, x_zero_point: Operand | None = None, w_zero_point: Operand | None = None, *,
+        auto_pad: str = 'NOTSET', dilations: Sequence[int] | None = None, group: int = 1,
+        kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """The integer convolution operator consumes an input tensor, its zero-point, a filter, and its zero-point, and computes the output.
 
@@ -755,20 +509,10 @@ class DefaultOperators:
         """
 
     def ConvTranspose(
-        self,
-        X: Operand,
-        W: Operand,
-        B: Operand | None = None,
-        *,
-        auto_pad: str = 'NOTSET',
-        dilations: Sequence[int] | None = None,
-        group: int = 1,
-        kernel_shape: Sequence[int] | None = None,
-        output_padding: Sequence[int] | None = None,
-        output_shape: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, X: Operand, W: Operand, B: Operand | None = None, *, auto_pad: str = 'NOTSET',
+        dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
+        output_padding: Sequence[int] | None = None, output_shape: Sequence[int] | None = None,
+        pads: Sequence[int] | None = None, strides: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The convolution transpose operator consumes an input tensor and a filter, and computes the output.
@@ -789,13 +533,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___ConvTranspose.html.
         """
 
-    def Cos(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Cos(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the cosine of the given input tensor, element-wise.
 
         Args:
@@ -804,13 +542,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Cos.html.
         """
 
-    def Cosh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Cosh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic cosine of the given input tensor element-wise.
 
         Args:
@@ -820,13 +552,7 @@ class DefaultOperators:
         """
 
     def CumProd(
-        self,
-        x: Operand,
-        axis: Operand,
-        *,
-        exclusive: int = 0,
-        reverse: int = 0,
-        outputs: int | None = None,
+        self, x: Operand, axis: Operand, *, exclusive: int = 0, reverse: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Performs cumulative product of the input elements along the given axis.
@@ -841,13 +567,7 @@ class DefaultOperators:
         """
 
     def CumSum(
-        self,
-        x: Operand,
-        axis: Operand,
-        *,
-        exclusive: int = 0,
-        reverse: int = 0,
-        outputs: int | None = None,
+        self, x: Operand, axis: Operand, *, exclusive: int = 0, reverse: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Performs cumulative sum of the input elements along the given axis.
@@ -862,15 +582,8 @@ class DefaultOperators:
         """
 
     def DFT(
-        self,
-        input: Operand,
-        dft_length: Operand | None = None,
-        axis: Operand | None = None,
-        *,
-        inverse: int = 0,
-        onesided: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, dft_length: Operand | None = None, axis: Operand | None = None, *, inverse: int = 0,
+        onesided: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the discrete Fourier Transform (DFT) of the input.
 
@@ -885,21 +598,10 @@ class DefaultOperators:
         """
 
     def DeformConv(
-        self,
-        X: Operand,
-        W: Operand,
-        offset: Operand,
-        B: Operand | None = None,
-        mask: Operand | None = None,
-        *,
-        dilations: Sequence[int] | None = None,
-        group: int = 1,
-        kernel_shape: Sequence[int] | None = None,
-        offset_group: int = 1,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, W: Operand, offset: Operand, B: Operand | None = None, mask: Operand | None = None, *,
+        dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
+        offset_group: int = 1, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Performs deformable convolution as described in https://arxiv.org/abs/1703.06211 and https://arxiv.org/abs/1811.11168.
 
@@ -920,13 +622,7 @@ class DefaultOperators:
         """
 
     def DepthToSpace(
-        self,
-        input: Operand,
-        *,
-        blocksize: int,
-        mode: str = 'DCR',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, blocksize: int, mode: str = 'DCR', outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """DepthToSpace rearranges (permutes) data from depth into blocks of spatial data.
 
@@ -939,16 +635,8 @@ class DefaultOperators:
         """
 
     def DequantizeLinear(
-        self,
-        x: Operand,
-        x_scale: Operand,
-        x_zero_point: Operand | None = None,
-        *,
-        axis: int = 1,
-        block_size: int = 0,
-        output_dtype: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, x: Operand, x_scale: Operand, x_zero_point: Operand | None = None, *, axis: int = 1, block_size: int = 0,
+        output_dtype: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """The linear dequantization operator.
 
@@ -963,13 +651,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___DequantizeLinear.html.
         """
 
-    def Det(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Det(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Det calculates determinant of a square matrix or batches of square matrices.
 
         Args:
@@ -978,14 +660,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Det.html.
         """
 
-    def Div(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Div(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Performs element-wise binary division (with Numpy-style broadcasting support).
 
         Args:
@@ -996,14 +671,8 @@ class DefaultOperators:
         """
 
     def Dropout(
-        self,
-        data: Operand,
-        ratio: Operand | None = None,
-        training_mode: Operand | None = None,
-        *,
-        seed: int | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, ratio: Operand | None = None, training_mode: Operand | None = None, *,
+        seed: int | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Dropout takes an input floating-point tensor, an optional input ratio (floating-point scalar) and an optional input training_mode (boolean scalar).
 
@@ -1016,13 +685,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Dropout.html.
         """
 
-    def DynamicQuantizeLinear(
-        self,
-        x: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Any:
+    def DynamicQuantizeLinear(self, x: Operand, *, outputs: int | None = None, name: str | None = None) -> Any:
         """A Function to fuse calculation for Scale, Zero Point and FP32->8Bit conversion of FP32 Input data.
 
         Args:
@@ -1031,13 +694,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___DynamicQuantizeLinear.html.
         """
 
-    def Einsum(
-        self,
-        *Inputs: Operand,
-        equation: str,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Einsum(self, *Inputs: Operand, equation: str, outputs: int | None = None, name: str | None = None) -> Tensor:
         """An einsum of the form `term1, term2 -> output-term` produces an output tensor using the following equation
 
         Args:
@@ -1047,14 +704,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Einsum.html.
         """
 
-    def Elu(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Elu(self, X: Operand, *, alpha: float = 1.0, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Elu takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the function `f(x) = alpha * (exp(x) - 1.) for x < 0`, `f(x) = x for x >=...
 
         Args:
@@ -1064,14 +714,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Elu.html.
         """
 
-    def Equal(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Equal(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `equal` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -1081,13 +724,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Equal.html.
         """
 
-    def Erf(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Erf(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Computes the error function of the given input tensor element-wise.
 
         Args:
@@ -1096,13 +733,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Erf.html.
         """
 
-    def Exp(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Exp(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the exponential of the given input tensor, element-wise.
 
         Args:
@@ -1111,14 +742,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Exp.html.
         """
 
-    def Expand(
-        self,
-        input: Operand,
-        shape: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Expand(self, input: Operand, shape: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Broadcast the input tensor following the given shape and the broadcast rule.
 
         Args:
@@ -1129,12 +753,7 @@ class DefaultOperators:
         """
 
     def EyeLike(
-        self,
-        input: Operand,
-        *,
-        dtype: int | None = None,
-        k: int = 0,
-        outputs: int | None = None,
+        self, input: Operand, *, dtype: int | None = None, k: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Generate a 2D tensor (matrix) with ones on the diagonal and zeros everywhere else.
@@ -1147,14 +766,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___EyeLike.html.
         """
 
-    def Flatten(
-        self,
-        input: Operand,
-        *,
-        axis: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Flatten(self, input: Operand, *, axis: int = 1, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Flattens the input tensor into a 2D matrix.
 
         Args:
@@ -1164,13 +776,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Flatten.html.
         """
 
-    def Floor(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Floor(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Floor takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the floor is, y = floor(x), is applied to the tensor elementwise.
 
         Args:
@@ -1180,24 +786,11 @@ class DefaultOperators:
         """
 
     def GRU(
-        self,
-        X: Operand,
-        W: Operand,
-        R: Operand,
-        B: Operand | None = None,
-        sequence_lens: Operand | None = None,
-        initial_h: Operand | None = None,
-        *,
-        activation_alpha: Sequence[float] | None = None,
-        activation_beta: Sequence[float] | None = None,
-        activations: Sequence[str] | None = None,
-        clip: float | None = None,
-        direction: str = 'forward',
-        hidden_size: int | None = None,
-        layout: int = 0,
-        linear_before_reset: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, W: Operand, R: Operand, B: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, *, activation_alpha: Sequence[float] | None = None,
+        activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None,
+        clip: float | None = None, direction: str = 'forward', hidden_size: int | None = None, layout: int = 0,
+        linear_before_reset: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Computes an one-layer GRU.
 
@@ -1221,13 +814,7 @@ class DefaultOperators:
         """
 
     def Gather(
-        self,
-        data: Operand,
-        indices: Operand,
-        *,
-        axis: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, indices: Operand, *, axis: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Given `data` tensor of rank r >= 1, and `indices` tensor of rank q, gather entries of the axis dimension of `data` (by default outer-most one as axis=0) inde...
 
@@ -1240,13 +827,7 @@ class DefaultOperators:
         """
 
     def GatherElements(
-        self,
-        data: Operand,
-        indices: Operand,
-        *,
-        axis: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, indices: Operand, *, axis: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """GatherElements takes two inputs `data` and `indices` of the same rank r >= 1 and an optional attribute `axis` that identifies an axis of `data` (by default,...
 
@@ -1259,12 +840,7 @@ class DefaultOperators:
         """
 
     def GatherND(
-        self,
-        data: Operand,
-        indices: Operand,
-        *,
-        batch_dims: int = 0,
-        outputs: int | None = None,
+        self, data: Operand, indices: Operand, *, batch_dims: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Given `data` tensor of rank `r` >= 1, `indices` tensor of rank `q` >= 1, and `batch_dims` integer `b`, this operator gathers slices of `data` into an output...
@@ -1278,12 +854,7 @@ class DefaultOperators:
         """
 
     def Gelu(
-        self,
-        X: Operand,
-        *,
-        approximate: str = 'none',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, approximate: str = 'none', outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Gelu takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the gaussian error linear units function, $y = 0.5 * x * (1 + erf(x/sqrt...
 
@@ -1295,17 +866,8 @@ class DefaultOperators:
         """
 
     def Gemm(
-        self,
-        A: Operand,
-        B: Operand,
-        C: Operand | None = None,
-        *,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        transA: int = 0,
-        transB: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, A: Operand, B: Operand, C: Operand | None = None, *, alpha: float = 1.0, beta: float = 1.0,
+        transA: int = 0, transB: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """General Matrix multiplication: https://en.wikipedia.org/wiki/Basic_Linear_Algebra_Subprograms#Level_3
 
@@ -1321,13 +883,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Gemm.html.
         """
 
-    def GlobalAveragePool(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def GlobalAveragePool(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """GlobalAveragePool consumes an input tensor X and applies average pooling across the values in the same channel.
 
         Args:
@@ -1336,14 +892,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___GlobalAveragePool.html.
         """
 
-    def GlobalLpPool(
-        self,
-        X: Operand,
-        *,
-        p: int = 2,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def GlobalLpPool(self, X: Operand, *, p: int = 2, outputs: int | None = None, name: str | None = None) -> Tensor:
         """GlobalLpPool consumes an input tensor X and applies lp pool pooling across the values in the same channel.
 
         Args:
@@ -1353,13 +902,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___GlobalLpPool.html.
         """
 
-    def GlobalMaxPool(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def GlobalMaxPool(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """GlobalMaxPool consumes an input tensor X and applies max pooling across the values in the same channel.
 
         Args:
@@ -1368,14 +911,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___GlobalMaxPool.html.
         """
 
-    def Greater(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Greater(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `greater` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting suppo...
 
         Args:
@@ -1385,14 +921,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Greater.html.
         """
 
-    def GreaterOrEqual(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def GreaterOrEqual(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `greater_equal` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting...
 
         Args:
@@ -1403,15 +932,8 @@ class DefaultOperators:
         """
 
     def GridSample(
-        self,
-        X: Operand,
-        grid: Operand,
-        *,
-        align_corners: int = 0,
-        mode: str = 'linear',
-        padding_mode: str = 'zeros',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, grid: Operand, *, align_corners: int = 0, mode: str = 'linear', padding_mode: str = 'zeros',
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Given an input `X` and a flow-field `grid`, computes the output `Y` using `X` values and pixel locations from the `grid`.
 
@@ -1426,16 +948,8 @@ class DefaultOperators:
         """
 
     def GroupNormalization(
-        self,
-        X: Operand,
-        scale: Operand,
-        bias: Operand,
-        *,
-        num_groups: int,
-        epsilon: float = 1e-05,
-        stash_type: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, scale: Operand, bias: Operand, *, num_groups: int, epsilon: float = 1e-05,
+        stash_type: int = 1, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """A GroupNormalization function.
 
@@ -1451,12 +965,7 @@ class DefaultOperators:
         """
 
     def HammingWindow(
-        self,
-        size: Operand,
-        *,
-        output_datatype: int = 1,
-        periodic: int = 1,
-        outputs: int | None = None,
+        self, size: Operand, *, output_datatype: int = 1, periodic: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Generates a Hamming window as described in the paper https://ieeexplore.ieee.org/document/1455106.
@@ -1470,12 +979,7 @@ class DefaultOperators:
         """
 
     def HannWindow(
-        self,
-        size: Operand,
-        *,
-        output_datatype: int = 1,
-        periodic: int = 1,
-        outputs: int | None = None,
+        self, size: Operand, *, output_datatype: int = 1, periodic: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Generates a Hann window as described in the paper https://ieeexplore.ieee.org/document/1455106.
@@ -1489,13 +993,7 @@ class DefaultOperators:
         """
 
     def HardSigmoid(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 0.2,
-        beta: float = 0.5,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, alpha: float = 0.2, beta: float = 0.5, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """HardSigmoid takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the HardSigmoid function, y = max(0, min(1, alpha * x + beta)), i...
 
@@ -1507,13 +1005,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___HardSigmoid.html.
         """
 
-    def HardSwish(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def HardSwish(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """HardSwish takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the HardSwish function, y = x * max(0, min(1, alpha * x + beta)) =...
 
         Args:
@@ -1522,14 +1014,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___HardSwish.html.
         """
 
-    def Hardmax(
-        self,
-        input: Operand,
-        *,
-        axis: int = -1,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Hardmax(self, input: Operand, *, axis: int = -1, outputs: int | None = None, name: str | None = None) -> Tensor:
         """The operator computes the hardmax values for the given input:
 
         Args:
@@ -1539,13 +1024,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Hardmax.html.
         """
 
-    def Identity(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Identity(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Identity operator
 
         Args:
@@ -1555,13 +1034,8 @@ class DefaultOperators:
         """
 
     def If(
-        self,
-        cond: Operand,
-        *,
-        else_branch: Callable[..., Any],
-        then_branch: Callable[..., Any],
-        outputs: int | None = None,
-        name: str | None = None,
+        self, cond: Operand, *, else_branch: Callable[..., Any], then_branch: Callable[..., Any],
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """If conditional
 
@@ -1574,11 +1048,7 @@ class DefaultOperators:
         """
 
     def ImageDecoder(
-        self,
-        encoded_stream: Operand,
-        *,
-        pixel_format: str = 'RGB',
-        outputs: int | None = None,
+        self, encoded_stream: Operand, *, pixel_format: str = 'RGB', outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Loads and decodes and image from a file.
@@ -1591,13 +1061,7 @@ class DefaultOperators:
         """
 
     def InstanceNormalization(
-        self,
-        input: Operand,
-        scale: Operand,
-        B: Operand,
-        *,
-        epsilon: float = 1e-05,
-        outputs: int | None = None,
+        self, input: Operand, scale: Operand, B: Operand, *, epsilon: float = 1e-05, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Carries out instance normalization as described in the paper https://arxiv.org/abs/1607.08022.
@@ -1612,12 +1076,7 @@ class DefaultOperators:
         """
 
     def IsInf(
-        self,
-        X: Operand,
-        *,
-        detect_negative: int = 1,
-        detect_positive: int = 1,
-        outputs: int | None = None,
+        self, X: Operand, *, detect_negative: int = 1, detect_positive: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Map infinity to true and other values to false.
@@ -1630,13 +1089,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___IsInf.html.
         """
 
-    def IsNaN(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def IsNaN(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns which elements of the input are NaN.
 
         Args:
@@ -1646,15 +1099,8 @@ class DefaultOperators:
         """
 
     def LRN(
-        self,
-        X: Operand,
-        *,
-        size: int,
-        alpha: float = 0.0001,
-        beta: float = 0.75,
-        bias: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Local Response Normalization proposed in the [AlexNet paper](https://papers.nips.cc/paper/4824-imagenet-classification-with-deep-convolutional-neural-network...
 
@@ -1669,25 +1115,11 @@ class DefaultOperators:
         """
 
     def LSTM(
-        self,
-        X: Operand,
-        W: Operand,
-        R: Operand,
-        B: Operand | None = None,
-        sequence_lens: Operand | None = None,
-        initial_h: Operand | None = None,
-        initial_c: Operand | None = None,
-        P: Operand | None = None,
-        *,
-        activation_alpha: Sequence[float] | None = None,
-        activation_beta: Sequence[float] | None = None,
-        activations: Sequence[str] | None = None,
-        clip: float | None = None,
-        direction: str = 'forward',
-        hidden_size: int | None = None,
-        input_forget: int = 0,
-        layout: int = 0,
-        outputs: int | None = None,
+        self, X: Operand, W: Operand, R: Operand, B: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, initial_c: Operand | None = None, P: Operand | None = None, *,
+        activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+        activations: Sequence[str] | None = None, clip: float | None = None, direction: str = 'forward',
+        hidden_size: int | None = None, input_forget: int = 0, layout: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Any:
         """Computes an one-layer LSTM.
@@ -1714,16 +1146,8 @@ class DefaultOperators:
         """
 
     def LayerNormalization(
-        self,
-        X: Operand,
-        Scale: Operand,
-        B: Operand | None = None,
-        *,
-        axis: int = -1,
-        epsilon: float = 1e-05,
-        stash_type: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, Scale: Operand, B: Operand | None = None, *, axis: int = -1, epsilon: float = 1e-05,
+        stash_type: int = 1, outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """This is layer normalization defined in ONNX as function.
 
@@ -1739,12 +1163,7 @@ class DefaultOperators:
         """
 
     def LeakyRelu(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 0.01,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, alpha: float = 0.01, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """LeakyRelu takes input data (Tensor<T>) and an argument alpha, and produces one output data (Tensor<T>) where the function `f(x) = alpha * x for x < 0`, `f(x)...
 
@@ -1755,14 +1174,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___LeakyRelu.html.
         """
 
-    def Less(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Less(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `less` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -1772,14 +1184,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Less.html.
         """
 
-    def LessOrEqual(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def LessOrEqual(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `less_equal` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting su...
 
         Args:
@@ -1789,13 +1194,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___LessOrEqual.html.
         """
 
-    def Log(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Log(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the natural log of the given input tensor, element-wise.
 
         Args:
@@ -1805,12 +1204,7 @@ class DefaultOperators:
         """
 
     def LogSoftmax(
-        self,
-        input: Operand,
-        *,
-        axis: int = -1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, axis: int = -1, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """The operator computes the log of softmax values for the given input:
 
@@ -1822,13 +1216,8 @@ class DefaultOperators:
         """
 
     def Loop(
-        self,
-        M: Operand | None = None,
-        cond: Operand | None = None,
-        *v_initial: Operand,
-        body: Callable[..., Any],
-        outputs: int | None = None,
-        name: str | None = None,
+        self, M: Operand | None = None, cond: Operand | None = None, *v_initial: Operand, body: Callable[..., Any],
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Generic Looping construct.
 
@@ -1842,13 +1231,7 @@ class DefaultOperators:
         """
 
     def LpNormalization(
-        self,
-        input: Operand,
-        *,
-        axis: int = -1,
-        p: int = 2,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, axis: int = -1, p: int = 2, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Given a matrix, apply Lp-normalization along the provided axis.
 
@@ -1861,18 +1244,9 @@ class DefaultOperators:
         """
 
     def LpPool(
-        self,
-        X: Operand,
-        *,
-        kernel_shape: Sequence[int],
-        auto_pad: str = 'NOTSET',
-        ceil_mode: int = 0,
-        dilations: Sequence[int] | None = None,
-        p: int = 2,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, kernel_shape: Sequence[int], auto_pad: str = 'NOTSET', ceil_mode: int = 0,
+        dilations: Sequence[int] | None = None, p: int = 2, pads: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """LpPool consumes an input tensor X and applies Lp pooling across the tensor according to kernel sizes, stride sizes, and pad lengths.
 
@@ -1889,14 +1263,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___LpPool.html.
         """
 
-    def MatMul(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def MatMul(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Matrix product that behaves like [numpy.matmul](https://numpy.org/doc/stable/reference/generated/numpy.matmul.html).
 
         Args:
@@ -1907,14 +1274,8 @@ class DefaultOperators:
         """
 
     def MatMulInteger(
-        self,
-        A: Operand,
-        B: Operand,
-        a_zero_point: Operand | None = None,
-        b_zero_point: Operand | None = None,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, A: Operand, B: Operand, a_zero_point: Operand | None = None, b_zero_point: Operand | None = None, *,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Matrix product that behaves like [numpy.matmul](https://numpy.org/doc/stable/reference/generated/numpy.matmul.html).
 
@@ -1927,12 +1288,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___MatMulInteger.html.
         """
 
-    def Max(
-        self,
-        *data_0: Operand,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Max(self, *data_0: Operand, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Element-wise max of each of the input tensors (with Numpy-style broadcasting support).
 
         Args:
@@ -1942,18 +1298,9 @@ class DefaultOperators:
         """
 
     def MaxPool(
-        self,
-        X: Operand,
-        *,
-        kernel_shape: Sequence[int],
-        auto_pad: str = 'NOTSET',
-        ceil_mode: int = 0,
-        dilations: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        storage_order: int = 0,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, kernel_shape: Sequence[int], auto_pad: str = 'NOTSET', ceil_mode: int = 0,
+        dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, storage_order: int = 0,
+        strides: Sequence[int] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """MaxPool consumes an input tensor X and applies max pooling across the tensor according to kernel sizes, stride sizes, and pad lengths. max pooling consisting...
 
@@ -1971,14 +1318,8 @@ class DefaultOperators:
         """
 
     def MaxRoiPool(
-        self,
-        X: Operand,
-        rois: Operand,
-        *,
-        pooled_shape: Sequence[int],
-        spatial_scale: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, rois: Operand, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """ROI max pool consumes an input tensor X and region of interests (RoIs) to apply max pooling across each RoI, to produce output 4-D tensor of shape (num_rois,...
 
@@ -1992,15 +1333,8 @@ class DefaultOperators:
         """
 
     def MaxUnpool(
-        self,
-        X: Operand,
-        I: Operand,
-        output_shape: Operand | None = None,
-        *,
-        kernel_shape: Sequence[int],
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, X: Operand, I: Operand, output_shape: Operand | None = None, *, kernel_shape: Sequence[int],
+        pads: Sequence[int] | None = None, strides: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """MaxUnpool essentially computes the partial inverse of the MaxPool op.
@@ -2016,12 +1350,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___MaxUnpool.html.
         """
 
-    def Mean(
-        self,
-        *data_0: Operand,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Mean(self, *data_0: Operand, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Element-wise mean of each of the input tensors (with Numpy-style broadcasting support).
 
         Args:
@@ -2031,12 +1360,7 @@ class DefaultOperators:
         """
 
     def MeanVarianceNormalization(
-        self,
-        X: Operand,
-        *,
-        axes: Sequence[int] = [0, 2, 3],
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, axes: Sequence[int] = [0, 2, 3], outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """A MeanVarianceNormalization Function:
 
@@ -2048,16 +1372,8 @@ class DefaultOperators:
         """
 
     def MelWeightMatrix(
-        self,
-        num_mel_bins: Operand,
-        dft_length: Operand,
-        sample_rate: Operand,
-        lower_edge_hertz: Operand,
-        upper_edge_hertz: Operand,
-        *,
-        output_datatype: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, num_mel_bins: Operand, dft_length: Operand, sample_rate: Operand, lower_edge_hertz: Operand,
+        upper_edge_hertz: Operand, *, output_datatype: int = 1, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a MelWeightMatrix that can be used to re-weight a Tensor containing a linearly sampled frequency spectra (from DFT or STFT) into num_mel_bins freque...
 
@@ -2072,12 +1388,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___MelWeightMatrix.html.
         """
 
-    def Min(
-        self,
-        *data_0: Operand,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Min(self, *data_0: Operand, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Element-wise min of each of the input tensors (with Numpy-style broadcasting support).
 
         Args:
@@ -2086,13 +1397,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Min.html.
         """
 
-    def Mish(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Mish(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Mish:
 
         Args:
@@ -2102,13 +1407,7 @@ class DefaultOperators:
         """
 
     def Mod(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        fmod: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, A: Operand, B: Operand, *, fmod: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Performs an element-wise binary modulo operation.
 
@@ -2120,14 +1419,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Mod.html.
         """
 
-    def Mul(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Mul(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Performs element-wise binary multiplication (with Numpy-style broadcasting support).
 
         Args:
@@ -2138,14 +1430,8 @@ class DefaultOperators:
         """
 
     def Multinomial(
-        self,
-        input: Operand,
-        *,
-        dtype: int = 6,
-        sample_size: int = 1,
-        seed: float | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor of samples from a multinomial distribution according to the probabilities of each of the possible outcomes.
 
@@ -2158,13 +1444,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Multinomial.html.
         """
 
-    def Neg(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Neg(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Neg takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where each element flipped sign, y = -x, is applied to the tensor elementwise.
 
         Args:
@@ -2174,15 +1454,8 @@ class DefaultOperators:
         """
 
     def NegativeLogLikelihoodLoss(
-        self,
-        input: Operand,
-        target: Operand,
-        weight: Operand | None = None,
-        *,
-        ignore_index: int | None = None,
-        reduction: str = 'mean',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, target: Operand, weight: Operand | None = None, *, ignore_index: int | None = None,
+        reduction: str = 'mean', outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """A NegativeLogLikelihoodLoss operator computes (weighted) negative log likelihood loss.
 
@@ -2197,16 +1470,9 @@ class DefaultOperators:
         """
 
     def NonMaxSuppression(
-        self,
-        boxes: Operand,
-        scores: Operand,
-        max_output_boxes_per_class: Operand | None = None,
-        iou_threshold: Operand | None = None,
-        score_threshold: Operand | None = None,
-        *,
-        center_point_box: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, boxes: Operand, scores: Operand, max_output_boxes_per_class: Operand | None = None,
+        iou_threshold: Operand | None = None, score_threshold: Operand | None = None, *, center_point_box: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Filter out boxes that have high intersection-over-union (IOU) overlap with previously selected boxes.
 
@@ -2221,13 +1487,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___NonMaxSuppression.html.
         """
 
-    def NonZero(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def NonZero(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the indices of the elements that are non-zero (in row-major order - by dimension).
 
         Args:
@@ -2236,13 +1496,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___NonZero.html.
         """
 
-    def Not(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Not(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the negation of the input tensor element-wise.
 
         Args:
@@ -2252,13 +1506,7 @@ class DefaultOperators:
         """
 
     def OneHot(
-        self,
-        indices: Operand,
-        depth: Operand,
-        values: Operand,
-        *,
-        axis: int = -1,
-        outputs: int | None = None,
+        self, indices: Operand, depth: Operand, values: Operand, *, axis: int = -1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Produces a one-hot tensor based on inputs.
@@ -2273,12 +1521,7 @@ class DefaultOperators:
         """
 
     def Optional(
-        self,
-        input: Operand | None = None,
-        *,
-        type: Any = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand | None = None, *, type: Any = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Constructs an optional-type value containing either an empty optional of a certain type specified by the attribute, or a non-empty value containing the input...
 
@@ -2289,13 +1532,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Optional.html.
         """
 
-    def OptionalGetElement(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def OptionalGetElement(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """If the input is a tensor or sequence type, it returns the input.
 
         Args:
@@ -2305,11 +1542,7 @@ class DefaultOperators:
         """
 
     def OptionalHasElement(
-        self,
-        input: Operand | None = None,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand | None = None, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Returns true if (1) the input is an optional-type and contains an element, or, (2) the input is a tensor or sequence type.
 
@@ -2319,14 +1552,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___OptionalHasElement.html.
         """
 
-    def Or(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Or(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `or` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
@@ -2336,14 +1562,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Or.html.
         """
 
-    def PRelu(
-        self,
-        X: Operand,
-        slope: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def PRelu(self, X: Operand, slope: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """PRelu takes input data (Tensor<T>) and slope tensor as input, and produces one output data (Tensor<T>) where the function `f(x) = slope * x for x < 0`, `f(x)...
 
         Args:
@@ -2354,15 +1573,8 @@ class DefaultOperators:
         """
 
     def Pad(
-        self,
-        data: Operand,
-        pads: Operand,
-        constant_value: Operand | None = None,
-        axes: Operand | None = None,
-        *,
-        mode: str = 'constant',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, pads: Operand, constant_value: Operand | None = None, axes: Operand | None = None, *,
+        mode: str = 'constant', outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Given a tensor containing the data to be padded (`data`), a tensor containing the number of start and end pad values for axis (`pads`), (optionally) a `mode`...
 
@@ -2376,14 +1588,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Pad.html.
         """
 
-    def Pow(
-        self,
-        X: Operand,
-        Y: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Pow(self, X: Operand, Y: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Pow takes input data (Tensor<T>) and exponent Tensor, and produces one output data (Tensor<T>) where the function `f(x) = x^exponent`, is applied to the data...
 
         Args:
@@ -2394,24 +1599,10 @@ class DefaultOperators:
         """
 
     def QLinearConv(
-        self,
-        x: Operand,
-        x_scale: Operand,
-        x_zero_point: Operand,
-        w: Operand,
-        w_scale: Operand,
-        w_zero_point: Operand,
-        y_scale: Operand,
-        y_zero_point: Operand,
-        B: Operand | None = None,
-        *,
-        auto_pad: str = 'NOTSET',
-        dilations: Sequence[int] | None = None,
-        group: int = 1,
-        kernel_shape: Sequence[int] | None = None,
-        pads: Sequence[int] | None = None,
-        strides: Sequence[int] | None = None,
-        outputs: int | None = None,
+        self, x: Operand, x_scale: Operand, x_zero_point: Operand, w: Operand, w_scale: Operand, w_zero_point: Operand,
+        y_scale: Operand, y_zero_point: Operand, B: Operand | None = None, *, auto_pad: str = 'NOTSET',
+        dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
+        pads: Sequence[int] | None = None, strides: Sequence[int] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The convolution operator consumes a quantized input tensor, its scale and zero point, a quantized filter, its scale and zero point, and output's scale and ze...
@@ -2437,18 +1628,8 @@ class DefaultOperators:
         """
 
     def QLinearMatMul(
-        self,
-        a: Operand,
-        a_scale: Operand,
-        a_zero_point: Operand,
-        b: Operand,
-        b_scale: Operand,
-        b_zero_point: Operand,
-        y_scale: Operand,
-        y_zero_point: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, a: Operand, a_scale: Operand, a_zero_point: Operand, b: Operand, b_scale: Operand, b_zero_point: Operand,
+        y_scale: Operand, y_zero_point: Operand, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Matrix product that behaves like [numpy.matmul](https://numpy.org/doc/stable/reference/generated/numpy.matmul.html).
 
@@ -2466,17 +1647,8 @@ class DefaultOperators:
         """
 
     def QuantizeLinear(
-        self,
-        x: Operand,
-        y_scale: Operand,
-        y_zero_point: Operand | None = None,
-        *,
-        axis: int = 1,
-        block_size: int = 0,
-        output_dtype: int = 0,
-        precision: int = 0,
-        saturate: int = 1,
-        outputs: int | None = None,
+        self, x: Operand, y_scale: Operand, y_zero_point: Operand | None = None, *, axis: int = 1, block_size: int = 0,
+        output_dtype: int = 0, precision: int = 0, saturate: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """The linear quantization operator consumes a high-precision tensor, a scale, and a zero point to compute the low-precision/quantized tensor.
@@ -2495,15 +1667,8 @@ class DefaultOperators:
         """
 
     def RMSNormalization(
-        self,
-        X: Operand,
-        scale: Operand,
-        *,
-        axis: int = -1,
-        epsilon: float = 1e-05,
-        stash_type: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, scale: Operand, *, axis: int = -1, epsilon: float = 1e-05, stash_type: int = 1,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """This is RMS normalization defined in ONNX as function as described in the paper https://arxiv.org/pdf/1910.07467.
 
@@ -2518,23 +1683,11 @@ class DefaultOperators:
         """
 
     def RNN(
-        self,
-        X: Operand,
-        W: Operand,
-        R: Operand,
-        B: Operand | None = None,
-        sequence_lens: Operand | None = None,
-        initial_h: Operand | None = None,
-        *,
-        activation_alpha: Sequence[float] | None = None,
-        activation_beta: Sequence[float] | None = None,
-        activations: Sequence[str] = ['Tanh', 'Tanh'],
-        clip: float | None = None,
-        direction: str = 'forward',
-        hidden_size: int | None = None,
-        layout: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, W: Operand, R: Operand, B: Operand | None = None, sequence_lens: Operand | None = None,
+        initial_h: Operand | None = None, *, activation_alpha: Sequence[float] | None = None,
+        activation_beta: Sequence[float] | None = None, activations: Sequence[str] = ['Tanh', 'Tanh'],
+        clip: float | None = None, direction: str = 'forward', hidden_size: int | None = None, layout: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Computes an one-layer simple RNN.
 
@@ -2557,15 +1710,8 @@ class DefaultOperators:
         """
 
     def RandomNormal(
-        self,
-        *,
-        shape: Sequence[int],
-        dtype: int = 1,
-        mean: float = 0.0,
-        scale: float = 1.0,
-        seed: float | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, *, shape: Sequence[int], dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: float | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor with random values drawn from a normal distribution.
 
@@ -2580,15 +1726,8 @@ class DefaultOperators:
         """
 
     def RandomNormalLike(
-        self,
-        input: Operand,
-        *,
-        dtype: int | None = None,
-        mean: float = 0.0,
-        scale: float = 1.0,
-        seed: float | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0,
+        seed: float | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor with random values drawn from a normal distribution.
 
@@ -2603,15 +1742,8 @@ class DefaultOperators:
         """
 
     def RandomUniform(
-        self,
-        *,
-        shape: Sequence[int],
-        dtype: int = 1,
-        high: float = 1.0,
-        low: float = 0.0,
-        seed: float | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, *, shape: Sequence[int], dtype: int = 1, high: float = 1.0, low: float = 0.0, seed: float | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor with random values drawn from a uniform distribution.
 
@@ -2626,15 +1758,8 @@ class DefaultOperators:
         """
 
     def RandomUniformLike(
-        self,
-        input: Operand,
-        *,
-        dtype: int | None = None,
-        high: float = 1.0,
-        low: float = 0.0,
-        seed: float | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0,
+        seed: float | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor with random values drawn from a uniform distribution.
 
@@ -2649,13 +1774,7 @@ class DefaultOperators:
         """
 
     def Range(
-        self,
-        start: Operand,
-        limit: Operand,
-        delta: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, start: Operand, limit: Operand, delta: Operand, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Generate a tensor containing a sequence of numbers that begin at `start` and extends by increments of `delta` up to `limit` (exclusive).
 
@@ -2667,13 +1786,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Range.html.
         """
 
-    def Reciprocal(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Reciprocal(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Reciprocal takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the reciprocal is, y = 1/x, is applied to the tensor elementwise.
 
         Args:
@@ -2683,14 +1796,8 @@ class DefaultOperators:
         """
 
     def ReduceL1(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the L1 norm of the input tensor's elements along the provided axes.
 
@@ -2704,14 +1811,8 @@ class DefaultOperators:
         """
 
     def ReduceL2(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the L2 norm of the input tensor's elements along the provided axes.
 
@@ -2725,14 +1826,8 @@ class DefaultOperators:
         """
 
     def ReduceLogSum(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the log sum of the input tensor's elements along the provided axes.
 
@@ -2746,14 +1841,8 @@ class DefaultOperators:
         """
 
     def ReduceLogSumExp(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the log sum exponent of the input tensor's elements along the provided axes.
 
@@ -2767,14 +1856,8 @@ class DefaultOperators:
         """
 
     def ReduceMax(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the max of the input tensor's elements along the provided axes.
 
@@ -2788,14 +1871,8 @@ class DefaultOperators:
         """
 
     def ReduceMean(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the mean of the input tensor's elements along the provided axes.
 
@@ -2809,14 +1886,8 @@ class DefaultOperators:
         """
 
     def ReduceMin(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the min of the input tensor's elements along the provided axes.
 
@@ -2830,14 +1901,8 @@ class DefaultOperators:
         """
 
     def ReduceProd(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the product of the input tensor's elements along the provided axes.
 
@@ -2851,14 +1916,8 @@ class DefaultOperators:
         """
 
     def ReduceSum(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the sum of the input tensor's elements along the provided axes.
 
@@ -2872,14 +1931,8 @@ class DefaultOperators:
         """
 
     def ReduceSumSquare(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the sum square of the input tensor's elements along the provided axes.
 
@@ -2893,12 +1946,7 @@ class DefaultOperators:
         """
 
     def RegexFullMatch(
-        self,
-        X: Operand,
-        *,
-        pattern: str | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, pattern: str | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """RegexFullMatch performs a full regex match on each element of the input tensor.
 
@@ -2909,13 +1957,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___RegexFullMatch.html.
         """
 
-    def Relu(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Relu(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Relu takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the rectified linear function, y = max(0, x), is applied to the tensor e...
 
         Args:
@@ -2925,13 +1967,7 @@ class DefaultOperators:
         """
 
     def Reshape(
-        self,
-        data: Operand,
-        shape: Operand,
-        *,
-        allowzero: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, shape: Operand, *, allowzero: int = 0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Reshape the input tensor similar to numpy.reshape.
 
@@ -2944,23 +1980,11 @@ class DefaultOperators:
         """
 
     def Resize(
-        self,
-        X: Operand,
-        roi: Operand | None = None,
-        scales: Operand | None = None,
-        sizes: Operand | None = None,
-        *,
-        antialias: int = 0,
-        axes: Sequence[int] | None = None,
-        coordinate_transformation_mode: str = 'half_pixel',
-        cubic_coeff_a: float = -0.75,
-        exclude_outside: int = 0,
-        extrapolation_value: float = 0.0,
-        keep_aspect_ratio_policy: str = 'stretch',
-        mode: str = 'nearest',
-        nearest_mode: str = 'round_prefer_floor',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, roi: Operand | None = None, scales: Operand | None = None, sizes: Operand | None = None, *,
+        antialias: int = 0, axes: Sequence[int] | None = None, coordinate_transformation_mode: str = 'half_pixel',
+        cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
+        keep_aspect_ratio_policy: str = 'stretch', mode: str = 'nearest', nearest_mode: str = 'round_prefer_floor',
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Resize the input tensor.
 
@@ -2983,14 +2007,8 @@ class DefaultOperators:
         """
 
     def ReverseSequence(
-        self,
-        input: Operand,
-        sequence_lens: Operand,
-        *,
-        batch_axis: int = 1,
-        time_axis: int = 0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, sequence_lens: Operand, *, batch_axis: int = 1, time_axis: int = 0,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Reverse batch of sequences having different lengths specified by `sequence_lens`.
 
@@ -3004,19 +2022,9 @@ class DefaultOperators:
         """
 
     def RoiAlign(
-        self,
-        X: Operand,
-        rois: Operand,
-        batch_indices: Operand,
-        *,
-        coordinate_transformation_mode: str = 'half_pixel',
-        mode: str = 'avg',
-        output_height: int = 1,
-        output_width: int = 1,
-        sampling_ratio: int = 0,
-        spatial_scale: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, rois: Operand, batch_indices: Operand, *, coordinate_transformation_mode: str = 'half_pixel',
+        mode: str = 'avg', output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0,
+        spatial_scale: float = 1.0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Region of Interest (RoI) align operation described in the [Mask R-CNN paper](https://arxiv.org/abs/1703.06870).
 
@@ -3035,16 +2043,8 @@ class DefaultOperators:
         """
 
     def RotaryEmbedding(
-        self,
-        X: Operand,
-        cos_cache: Operand,
-        sin_cache: Operand,
-        position_ids: Operand | None = None,
-        *,
-        interleaved: int = 0,
-        num_heads: int | None = None,
-        rotary_embedding_dim: int = 0,
-        outputs: int | None = None,
+        self, X: Operand, cos_cache: Operand, sin_cache: Operand, position_ids: Operand | None = None, *,
+        interleaved: int = 0, num_heads: int | None = None, rotary_embedding_dim: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """RotaryEmbedding is the implementation of rotary positional embeddings (RoPE) based on the paper https://arxiv.org/pdf/2104.09864.
@@ -3061,13 +2061,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___RotaryEmbedding.html.
         """
 
-    def Round(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Round(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Round takes one input Tensor and rounds the values, element-wise, meaning it finds the nearest integer for each value.
 
         Args:
@@ -3077,15 +2071,8 @@ class DefaultOperators:
         """
 
     def STFT(
-        self,
-        signal: Operand,
-        frame_step: Operand,
-        window: Operand | None = None,
-        frame_length: Operand | None = None,
-        *,
-        onesided: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, signal: Operand, frame_step: Operand, window: Operand | None = None, frame_length: Operand | None = None,
+        *, onesided: int = 1, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Computes the Short-time Fourier Transform of the signal.
 
@@ -3100,16 +2087,10 @@ class DefaultOperators:
         """
 
     def Scan(
-        self,
-        *initial_state_and_scan_inputs: Operand,
-        body: Callable[..., Any],
-        num_scan_inputs: int,
-        scan_input_axes: Sequence[int] | None = None,
-        scan_input_directions: Sequence[int] | None = None,
-        scan_output_axes: Sequence[int] | None = None,
-        scan_output_directions: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, *initial_state_and_scan_inputs: Operand, body: Callable[..., Any], num_scan_inputs: int,
+        scan_input_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None,
+        scan_output_axes: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Scan can be used to iterate over one or more scan_input tensors, constructing zero or more scan_output tensors.
 
@@ -3126,15 +2107,8 @@ class DefaultOperators:
         """
 
     def ScatterElements(
-        self,
-        data: Operand,
-        indices: Operand,
-        updates: Operand,
-        *,
-        axis: int = 0,
-        reduction: str = 'none',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, indices: Operand, updates: Operand, *, axis: int = 0, reduction: str = 'none',
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """ScatterElements takes three inputs `data`, `updates`, and `indices` of the same rank r >= 1 and an optional attribute axis that identifies an axis of `data`...
 
@@ -3149,13 +2123,7 @@ class DefaultOperators:
         """
 
     def ScatterND(
-        self,
-        data: Operand,
-        indices: Operand,
-        updates: Operand,
-        *,
-        reduction: str = 'none',
-        outputs: int | None = None,
+        self, data: Operand, indices: Operand, updates: Operand, *, reduction: str = 'none', outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """ScatterND takes three inputs `data` tensor of rank r >= 1, `indices` tensor of rank q >= 1, and `updates` tensor of rank q + r - indices.shape[-1] - 1.
@@ -3170,12 +2138,7 @@ class DefaultOperators:
         """
 
     def Selu(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 1.673263,
-        gamma: float = 1.050701,
-        outputs: int | None = None,
+        self, X: Operand, *, alpha: float = 1.673263, gamma: float = 1.050701, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Selu takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the scaled exponential linear unit function, `y = gamma * (alpha * e^x -...
@@ -3189,12 +2152,7 @@ class DefaultOperators:
         """
 
     def SequenceAt(
-        self,
-        input_sequence: Operand,
-        position: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input_sequence: Operand, position: Operand, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Outputs a tensor copy from the tensor at 'position' in 'input_sequence'.
 
@@ -3205,12 +2163,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___SequenceAt.html.
         """
 
-    def SequenceConstruct(
-        self,
-        *inputs: Operand,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def SequenceConstruct(self, *inputs: Operand, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Construct a tensor sequence containing 'inputs' tensors.
 
         Args:
@@ -3219,13 +2172,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___SequenceConstruct.html.
         """
 
-    def SequenceEmpty(
-        self,
-        *,
-        dtype: int | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def SequenceEmpty(self, *, dtype: int | None = None, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Construct an empty tensor sequence, with given data type.
 
         Args:
@@ -3235,11 +2182,7 @@ class DefaultOperators:
         """
 
     def SequenceErase(
-        self,
-        input_sequence: Operand,
-        position: Operand | None = None,
-        *,
-        outputs: int | None = None,
+        self, input_sequence: Operand, position: Operand | None = None, *, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Outputs a tensor sequence that removes the tensor at 'position' from 'input_sequence'.
@@ -3252,12 +2195,7 @@ class DefaultOperators:
         """
 
     def SequenceInsert(
-        self,
-        input_sequence: Operand,
-        tensor: Operand,
-        position: Operand | None = None,
-        *,
-        outputs: int | None = None,
+        self, input_sequence: Operand, tensor: Operand, position: Operand | None = None, *, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Outputs a tensor sequence that inserts 'tensor' into 'input_sequence' at 'position'. 'tensor' must have the same data type as 'input_sequence'.
@@ -3270,13 +2208,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___SequenceInsert.html.
         """
 
-    def SequenceLength(
-        self,
-        input_sequence: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def SequenceLength(self, input_sequence: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Produces a scalar(tensor of empty shape) containing the number of tensors in 'input_sequence'.
 
         Args:
@@ -3286,12 +2218,8 @@ class DefaultOperators:
         """
 
     def SequenceMap(
-        self,
-        input_sequence: Operand,
-        *additional_inputs: Operand,
-        body: Callable[..., Any],
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input_sequence: Operand, *additional_inputs: Operand, body: Callable[..., Any],
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Applies a sub-graph to each sample in the input sequence(s).
 
@@ -3304,12 +2232,7 @@ class DefaultOperators:
         """
 
     def Shape(
-        self,
-        data: Operand,
-        *,
-        end: int | None = None,
-        start: int = 0,
-        outputs: int | None = None,
+        self, data: Operand, *, end: int | None = None, start: int = 0, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Takes a tensor as input and outputs an 1D int64 tensor containing the shape of the input tensor.
@@ -3323,12 +2246,7 @@ class DefaultOperators:
         """
 
     def Shrink(
-        self,
-        input: Operand,
-        *,
-        bias: float = 0.0,
-        lambd: float = 0.5,
-        outputs: int | None = None,
+        self, input: Operand, *, bias: float = 0.0, lambd: float = 0.5, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Shrink takes one input data (Tensor<numeric>) and produces one Tensor output, having same datatype and shape with input.
@@ -3341,13 +2259,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Shrink.html.
         """
 
-    def Sigmoid(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sigmoid(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Sigmoid takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the sigmoid function, y = 1 / (1 + exp(-x)), is applied to the tensor...
 
         Args:
@@ -3356,13 +2268,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sigmoid.html.
         """
 
-    def Sign(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sign(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculate the sign of the given input tensor element-wise.
 
         Args:
@@ -3371,13 +2277,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sign.html.
         """
 
-    def Sin(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sin(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the sine of the given input tensor, element-wise.
 
         Args:
@@ -3386,13 +2286,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sin.html.
         """
 
-    def Sinh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sinh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic sine of the given input tensor element-wise.
 
         Args:
@@ -3401,13 +2295,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sinh.html.
         """
 
-    def Size(
-        self,
-        data: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Size(self, data: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Takes a tensor as input and outputs a int64 scalar that equals to the total number of elements of the input tensor.
 
         Args:
@@ -3417,15 +2305,8 @@ class DefaultOperators:
         """
 
     def Slice(
-        self,
-        data: Operand,
-        starts: Operand,
-        ends: Operand,
-        axes: Operand | None = None,
-        steps: Operand | None = None,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, starts: Operand, ends: Operand, axes: Operand | None = None, steps: Operand | None = None,
+        *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Produces a slice of the input tensor along multiple axes.
 
@@ -3439,14 +2320,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Slice.html.
         """
 
-    def Softmax(
-        self,
-        input: Operand,
-        *,
-        axis: int = -1,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Softmax(self, input: Operand, *, axis: int = -1, outputs: int | None = None, name: str | None = None) -> Tensor:
         """The operator computes the normalized exponential values for the given input:
 
         Args:
@@ -3457,15 +2331,8 @@ class DefaultOperators:
         """
 
     def SoftmaxCrossEntropyLoss(
-        self,
-        scores: Operand,
-        labels: Operand,
-        weights: Operand | None = None,
-        *,
-        ignore_index: int | None = None,
-        reduction: str = 'mean',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, scores: Operand, labels: Operand, weights: Operand | None = None, *, ignore_index: int | None = None,
+        reduction: str = 'mean', outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Loss function that measures the softmax cross entropy between 'scores' and 'labels'.
 
@@ -3479,13 +2346,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___SoftmaxCrossEntropyLoss.html.
         """
 
-    def Softplus(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Softplus(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Softplus takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the softplus function, y = ln(exp(x) + 1), is applied to the tensor...
 
         Args:
@@ -3494,13 +2355,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Softplus.html.
         """
 
-    def Softsign(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Softsign(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the softsign (x/(1+|x|)) of the given input tensor element-wise.
 
         Args:
@@ -3510,12 +2365,7 @@ class DefaultOperators:
         """
 
     def SpaceToDepth(
-        self,
-        input: Operand,
-        *,
-        blocksize: int,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, *, blocksize: int, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """SpaceToDepth rearranges blocks of spatial data into depth.
 
@@ -3527,14 +2377,8 @@ class DefaultOperators:
         """
 
     def Split(
-        self,
-        input: Operand,
-        split: Operand | None = None,
-        *,
-        axis: int = 0,
-        num_outputs: int | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, split: Operand | None = None, *, axis: int = 0, num_outputs: int | None = None,
+        outputs: int | None = None, name: str | None = None,
     ) -> Any:
         """Split a tensor into a list of tensors, along the specified 'axis'.
 
@@ -3548,14 +2392,8 @@ class DefaultOperators:
         """
 
     def SplitToSequence(
-        self,
-        input: Operand,
-        split: Operand | None = None,
-        *,
-        axis: int = 0,
-        keepdims: int = 1,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, input: Operand, split: Operand | None = None, *, axis: int = 0, keepdims: int = 1,
+        outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Split a tensor into a sequence of tensors, along the specified 'axis'.
 
@@ -3568,13 +2406,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___SplitToSequence.html.
         """
 
-    def Sqrt(
-        self,
-        X: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sqrt(self, X: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Square root takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the square root is, y = x^0.5, is applied to the tensor elementwise.
 
         Args:
@@ -3584,12 +2416,7 @@ class DefaultOperators:
         """
 
     def Squeeze(
-        self,
-        data: Operand,
-        axes: Operand | None = None,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, axes: Operand | None = None, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Remove single-dimensional entries from the shape of a tensor.
 
@@ -3600,14 +2427,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Squeeze.html.
         """
 
-    def StringConcat(
-        self,
-        X: Operand,
-        Y: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def StringConcat(self, X: Operand, Y: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """StringConcat concatenates string tensors elementwise (with NumPy-style broadcasting support)
 
         Args:
@@ -3618,15 +2438,8 @@ class DefaultOperators:
         """
 
     def StringNormalizer(
-        self,
-        X: Operand,
-        *,
-        case_change_action: str = 'NONE',
-        is_case_sensitive: int = 0,
-        locale: str | None = None,
-        stopwords: Sequence[str] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, case_change_action: str = 'NONE', is_case_sensitive: int = 0, locale: str | None = None,
+        stopwords: Sequence[str] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """StringNormalization performs string operations for basic cleaning.
 
@@ -3641,12 +2454,7 @@ class DefaultOperators:
         """
 
     def StringSplit(
-        self,
-        X: Operand,
-        *,
-        delimiter: str | None = None,
-        maxsplit: int | None = None,
-        outputs: int | None = None,
+        self, X: Operand, *, delimiter: str | None = None, maxsplit: int | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Any:
         """StringSplit splits a string tensor's elements into substrings based on a delimiter attribute and a maxsplit attribute.
@@ -3659,14 +2467,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___StringSplit.html.
         """
 
-    def Sub(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sub(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Performs element-wise binary subtraction (with Numpy-style broadcasting support).
 
         Args:
@@ -3676,12 +2477,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sub.html.
         """
 
-    def Sum(
-        self,
-        *data_0: Operand,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Sum(self, *data_0: Operand, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Element-wise sum of each of the input tensors (with Numpy-style broadcasting support).
 
         Args:
@@ -3690,14 +2486,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Sum.html.
         """
 
-    def Swish(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Swish(self, X: Operand, *, alpha: float = 1.0, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Swish function takes one input data (Tensor<T>) and produces one output data (Tensor<T>) of the same shape, where $Swish(x) = x * sigmoid(alpha * x)$.
 
         Args:
@@ -3707,13 +2496,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Swish.html.
         """
 
-    def Tan(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Tan(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the tangent of the given input tensor, element-wise.
 
         Args:
@@ -3722,13 +2505,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Tan.html.
         """
 
-    def Tanh(
-        self,
-        input: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Tanh(self, input: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Calculates the hyperbolic tangent of the given input tensor element-wise.
 
         Args:
@@ -3738,15 +2515,8 @@ class DefaultOperators:
         """
 
     def TensorScatter(
-        self,
-        past_cache: Operand,
-        update: Operand,
-        write_indices: Operand | None = None,
-        *,
-        axis: int = -2,
-        mode: str = 'linear',
-        outputs: int | None = None,
-        name: str | None = None,
+        self, past_cache: Operand, update: Operand, write_indices: Operand | None = None, *, axis: int = -2,
+        mode: str = 'linear', outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """TensorScatter is a generic tensor update operation, motivated by the requirements for KV cache updates for Attention ops commonly found in LLMs.
 
@@ -3761,19 +2531,9 @@ class DefaultOperators:
         """
 
     def TfIdfVectorizer(
-        self,
-        X: Operand,
-        *,
-        max_gram_length: int,
-        max_skip_count: int,
-        min_gram_length: int,
-        mode: str,
-        ngram_counts: Sequence[int],
-        ngram_indexes: Sequence[int],
-        pool_int64s: Sequence[int] | None = None,
-        pool_strings: Sequence[str] | None = None,
-        weights: Sequence[float] | None = None,
-        outputs: int | None = None,
+        self, X: Operand, *, max_gram_length: int, max_skip_count: int, min_gram_length: int, mode: str,
+        ngram_counts: Sequence[int], ngram_indexes: Sequence[int], pool_int64s: Sequence[int] | None = None,
+        pool_strings: Sequence[str] | None = None, weights: Sequence[float] | None = None, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """This transform extracts n-grams from the input sequence and save them as a vector.
@@ -3794,12 +2554,7 @@ class DefaultOperators:
         """
 
     def ThresholdedRelu(
-        self,
-        X: Operand,
-        *,
-        alpha: float = 1.0,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, X: Operand, *, alpha: float = 1.0, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """ThresholdedRelu takes one input data (Tensor<T>) and produces one output data (Tensor<T>) where the rectified linear function, y = x for x > alpha, y = 0 oth...
 
@@ -3810,14 +2565,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___ThresholdedRelu.html.
         """
 
-    def Tile(
-        self,
-        input: Operand,
-        repeats: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Tile(self, input: Operand, repeats: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Constructs a tensor by tiling a given tensor.
 
         Args:
@@ -3828,14 +2576,7 @@ class DefaultOperators:
         """
 
     def TopK(
-        self,
-        X: Operand,
-        K: Operand,
-        *,
-        axis: int = -1,
-        largest: int = 1,
-        sorted: int = 1,
-        outputs: int | None = None,
+        self, X: Operand, K: Operand, *, axis: int = -1, largest: int = 1, sorted: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Any:
         """Retrieve the top-K largest or smallest elements along a specified axis.
@@ -3851,12 +2592,7 @@ class DefaultOperators:
         """
 
     def Transpose(
-        self,
-        data: Operand,
-        *,
-        perm: Sequence[int] | None = None,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, data: Operand, *, perm: Sequence[int] | None = None, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Returns a transpose of the input tensor.
 
@@ -3868,12 +2604,7 @@ class DefaultOperators:
         """
 
     def Trilu(
-        self,
-        input: Operand,
-        k: Operand | None = None,
-        *,
-        upper: int = 1,
-        outputs: int | None = None,
+        self, input: Operand, k: Operand | None = None, *, upper: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Tensor:
         """Given a 2-D matrix or batches of 2-D matrices, returns the upper or lower triangular part of the tensor(s).
@@ -3887,12 +2618,7 @@ class DefaultOperators:
         """
 
     def Unique(
-        self,
-        X: Operand,
-        *,
-        axis: int | None = None,
-        sorted: int = 1,
-        outputs: int | None = None,
+        self, X: Operand, *, axis: int | None = None, sorted: int = 1, outputs: int | None = None,
         name: str | None = None,
     ) -> Any:
         """Find the unique elements of a tensor.
@@ -3905,14 +2631,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Unique.html.
         """
 
-    def Unsqueeze(
-        self,
-        data: Operand,
-        axes: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Unsqueeze(self, data: Operand, axes: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Insert single-dimensional entries to the shape of an input tensor (`data`).
 
         Args:
@@ -3923,13 +2642,7 @@ class DefaultOperators:
         """
 
     def Where(
-        self,
-        condition: Operand,
-        X: Operand,
-        Y: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
+        self, condition: Operand, X: Operand, Y: Operand, *, outputs: int | None = None, name: str | None = None,
     ) -> Tensor:
         """Return elements, either from X or Y, depending on condition.
 
@@ -3941,14 +2654,7 @@ class DefaultOperators:
         See https://onnx.ai/onnx/operators/onnx___Where.html.
         """
 
-    def Xor(
-        self,
-        A: Operand,
-        B: Operand,
-        *,
-        outputs: int | None = None,
-        name: str | None = None,
-    ) -> Tensor:
+    def Xor(self, A: Operand, B: Operand, *, outputs: int | None = None, name: str | None = None) -> Tensor:
         """Returns the tensor resulted from performing the `xor` logical operation elementwise on the input tensors `A` and `B` (with Numpy-style broadcasting support).
 
         Args:
