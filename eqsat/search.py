@@ -32,7 +32,7 @@ from eqsat.egraph.alternatives import Alternative
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturate import Additions, Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.from_egraph import Formulation, Pricing
@@ -269,7 +269,7 @@ class Search:
             if self.untouched:
                 return as_it_stands(self.loaded, self.options, self.clock, objective, self.untouched, self.notes)
             found = self._found(objective, seed, limited, share)
-            if not verify and not self.saturation.approximations:
+            if not verify and not self.saturation.additions.approximations:
                 return verified(found.result, switched_off("switched off"), self.clock.seconds)
             return self.checked(found, seed)
 
@@ -340,7 +340,7 @@ class Search:
             VerificationError: The result computes something else than the input.
         """
         result, summary = found.result, found.result.summary
-        if self.saturation.approximations:
+        if self.saturation.additions.approximations:
             # Rounded values differ from the input: quantization measures the difference instead. In bodies none are.
             with self.clock.stage("verify"):
                 for body in found.inner:
@@ -415,10 +415,12 @@ def _saturated(
         clock,
         iterations=options.iterations,
         enodes=options.enodes,
-        egg=loaded.egg,
-        approximations=approximations,
-        places=where_costed(loaded.sizes) if loaded.sizes else (),
-        alternatives=alternatives,
+        additions=Additions(
+            raw=loaded.egg,
+            approximations=tuple(approximations),
+            alternatives=tuple(alternatives),
+            places=tuple(where_costed(loaded.sizes)) if loaded.sizes else (),
+        ),
     )
     seen, encoding = saturated.snapshot, saturated.saturation.encoding
     newest = None if options.opset is None else Newest(options.opset, nested.graphs, nested.newer)

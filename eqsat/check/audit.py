@@ -17,7 +17,7 @@ from eqsat.check.instance import Instance, application, show
 from eqsat.check.oracle import Oracle, Unsupported, require_defined
 from eqsat.check.precision import OWN, Arithmetic
 from eqsat.egraph.language import COMMUTED, Constructor
-from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
+from eqsat.egraph.saturate import Additions, Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.undefined import NotANumber, Undefined
@@ -75,9 +75,8 @@ class Audit:
     def of(instance: Instance, oracle: Oracle) -> Audit:
         """Saturates the instance with its rule."""
         model = instance.model()
-        saturation = Saturation(
-            model, [instance.rule], [], Limits(iterations=ROUNDS, nodes=2_000), bounds=instance.bounds()
-        )
+        limits, bounds = Limits(iterations=ROUNDS, nodes=2_000), Additions(bounds=instance.bounds())
+        saturation = Saturation(model, [instance.rule], [], limits, bounds)
         saturation.run()
         return Audit(instance, oracle, model, saturation.statistics[0], snapshot(saturation))
 

@@ -65,7 +65,7 @@ class Judge:
             match: Without misses.
         """
         clause, classes, attrs = self._clause(definition, number, target, match)
-        answerer = Answerer(clause, self.saturation.tables, self.saturation.places)
+        answerer = Answerer(clause, self.saturation.tables, self.saturation.additions.places)
         return clause, classes, self._answer(clause, answerer, classes, attrs)
 
     def _clause(

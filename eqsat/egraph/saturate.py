@@ -56,6 +56,28 @@ class _State:
     sent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What an e-graph holds besides a model, rules and composites.
+
+    Attributes:
+        raw: Texts of raw egglog rules.
+        approximations: Tensors that may be rounded.
+        alternatives: Other programs of pieces of the model.
+        places: Sizes by symbol at which costs are taken, where sizes are free.
+        bounds: By name of an input, the exponent of a power of two that no element reaches in magnitude.
+    """
+
+    raw: Sequence[str] = ()
+    approximations: Sequence[Approximation] = ()
+    alternatives: Sequence[Alternative] = ()
+    places: Sequence[Mapping[str, int]] = ()
+    bounds: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Additions()
+
+
 class Saturation:
     """One e-graph with its rules.
 
@@ -64,14 +86,10 @@ class Saturation:
         rules: Rewrite rules that may run (already filtered by numerics).
         targets: Targets whose composites are added.
         limits: When to stop.
+        additions: What the e-graph holds besides.
         progress: Called with (iteration, e-nodes) after each round.
-        raw: Texts of raw egglog rules.
-        approximations: Tensors that may be rounded.
         guard: When the time is over, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
-        places: Sizes by symbol at which costs are taken, where sizes are free.
-        alternatives: Other programs of pieces of the model.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
-        bounds: By name of an input, the exponent of a power of two that no element reaches in magnitude.
 
     Attributes:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"work limit"``,
@@ -85,21 +103,17 @@ class Saturation:
         rules: Sequence[Rule],
         targets: Sequence[Target],
         limits: Limits | None = None,
+        additions: Additions = NOTHING,
+        *,
         progress: Callable[[int, int], None] | None = None,
-        raw: Sequence[str] = (),
-        approximations: Sequence[Approximation] = (),
         guard: LastGuard | None = None,
         record: bool = False,
-        places: Sequence[Mapping[str, int]] = (),
-        alternatives: Sequence[Alternative] = (),
-        bounds: Mapping[str, int] | None = None,
     ) -> None:
         self.model = model
-        self.bounds = dict(bounds or {})
-        self.places = tuple(places)
+        self.additions = additions
         self.record = record
-        self._sources = (tuple(rules), tuple(targets), tuple(raw))
-        beside = sum(len(alternative.model.graph) for alternative in alternatives)
+        self._sources = (tuple(rules), tuple(targets))
+        beside = sum(len(alternative.model.graph) for alternative in additions.alternatives)
         self.limits = (limits or Limits()).for_model(len(model.graph) + beside)
         self.progress = progress
         self.engine = Engine()
@@ -118,10 +132,8 @@ class Saturation:
         self._visited = 0
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
-        self.approximations = tuple(approximations)
-        self.alternatives = tuple(alternatives)
         with without_collection():
-            self._prepare(rules, targets, raw)
+            self._prepare(rules, targets, additions.raw)
 
     # ---- preparation ------------------------------------------------------------------------------
 
@@ -132,9 +144,9 @@ class Saturation:
         self.encoding = encoder.number(self.model)
         for constructor in self.encoding.constructors:
             vocabulary.add(constructor)
-        for constructor in (QUANTIZE, DEQUANTIZE) if self.approximations else ():
+        for constructor in (QUANTIZE, DEQUANTIZE) if self.additions.approximations else ():
             vocabulary.add(constructor)
-        for constructor in constructors(self.alternatives):
+        for constructor in constructors(self.additions.alternatives):
             vocabulary.add(constructor)
         numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
         clauses = vocabulary.compile_rules(rules, numbers, engine.look_at_clock)
@@ -154,9 +166,9 @@ class Saturation:
         known = set(vocabulary.constructors)
         coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]
         self._write_alternatives()
-        if self.approximations:
+        if self.additions.approximations:
             self.names.append(NAME)
-            write_approximations(engine, self.tables, self.encoding, self.approximations, len(self.names) - 1)
+            write_approximations(engine, self.tables, self.encoding, self.additions.approximations, len(self.names) - 1)
         composites = vocabulary.compile_composites(coarse)
         for name, constructor in vocabulary.constructors.items():
             if name not in known:
@@ -179,7 +191,7 @@ class Saturation:
 
     def _write_alternatives(self) -> None:
         numbers: dict[str, int] = {}
-        for alternative in self.alternatives:
+        for alternative in self.additions.alternatives:
             if alternative.name not in numbers:
                 numbers[alternative.name] = self._register(alternative.name, "")
             statistics = self.statistics[numbers[alternative.name] - 2]
@@ -188,9 +200,9 @@ class Saturation:
             self.engine,
             self.tables,
             self.encoding,
-            self.alternatives,
-            [numbers[a.name] for a in self.alternatives],
-            len(self.encoding.values) + len(self.approximations),
+            self.additions.alternatives,
+            [numbers[a.name] for a in self.additions.alternatives],
+            len(self.encoding.values) + len(self.additions.approximations),
         )
 
     def _pin(self) -> None:
@@ -204,7 +216,8 @@ class Saturation:
 
     def _bound(self) -> None:
         values = {value.name or "": self.encoding.number[value] for value in self.encoding.inputs}
-        reach = [(call("ref", integer(values[name])), integer(exponent)) for name, exponent in self.bounds.items()]
+        bounds = self.additions.bounds.items()
+        reach = [(call("ref", integer(values[name])), integer(exponent)) for name, exponent in bounds]
         if reach:
             self.engine.run_once([bindings.Set(SPAN, "magnitude", [value], exponent) for value, exponent in reach])
 
@@ -215,25 +228,14 @@ class Saturation:
 
     def recorded(self) -> Saturation:
         """The same saturation once more, with its matches kept in full."""
-        rules, targets, raw = self._sources
-        again = Saturation(
-            self.model,
-            rules,
-            targets,
-            self.limits,
-            None,
-            raw,
-            self.approximations,
-            record=True,
-            alternatives=self.alternatives,
-        )
+        again = Saturation(self.model, *self._sources, self.limits, self.additions, record=True)
         again.run()
         return again
 
     def _state(self, clause: CompiledClause) -> _State:
         if self.record:
             clause.record()
-        return _State(clause, Answerer(clause, self.tables, self.places), self.statistics[clause.number - 2])
+        return _State(clause, Answerer(clause, self.tables, self.additions.places), self.statistics[clause.number - 2])
 
     # ---- running ----------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class Reader:
             encoding.inputs,
             saturation.names,
             saturation.tables,
-            tuple(refs[len(encoding.values) + k] for k in range(len(saturation.approximations))),
+            tuple(refs[len(encoding.values) + k] for k in range(len(saturation.additions.approximations))),
             unfit,
             self.ids,
         )

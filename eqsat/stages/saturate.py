@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.egraph.alternatives import Alternative
-from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturate import NOTHING, Additions, Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract.effort import WORK_PER_SECOND
 from eqsat.rules.ast import Rule, Target
@@ -34,10 +32,7 @@ def saturate(
     *,
     iterations: int | None = None,
     enodes: int | None = None,
-    egg: Sequence[str] = (),
-    approximations: Sequence[Approximation] = (),
-    places: Sequence[Mapping[str, int]] = (),
-    alternatives: Sequence[Alternative] = (),
+    additions: Additions = NOTHING,
 ) -> Saturated:
     """Encodes a model and applies rules until nothing is new, or the work that goes with the limit is done.
 
@@ -50,12 +45,9 @@ def saturate(
             rules,
             targets,
             Limits(Limits.iterations if iterations is None else iterations, enodes, WORK_PER_SECOND * clock.limit),
-            lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
-            egg,
-            approximations,
-            clock.guard,
-            places=places,
-            alternatives=alternatives,
+            additions,
+            progress=lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
+            guard=clock.guard,
         )
     with clock.stage("saturate"):
         saturation.run()

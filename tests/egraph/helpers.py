@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from eqsat.egraph.limits import Limits
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturate import Additions, Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
@@ -24,7 +24,7 @@ def saturated(
 ) -> Saturation:
     """A saturated e-graph."""
     found = read_text(targets, "test.target").targets if targets else ()
-    saturation = Saturation(graph, read_text(rules, "test.rules").rules, found, limits, raw=raw)
+    saturation = Saturation(graph, read_text(rules, "test.rules").rules, found, limits, Additions(raw=raw))
     saturation.run()
     return saturation
 

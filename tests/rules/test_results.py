@@ -95,7 +95,11 @@ WRONG = [
     ("a = Relu(x), ‸a = Neg(x)", "a name of its own", ""),
     ("‸_ = Relu(x)", "the name of a root is required", ""),
     ("‸(_, _) = TopK(x, k)", "the name of a root is required", ""),
-    ('a = Neg(x), b = Exp(x)\n        call ‸"f({x}, {a})"', "a placeholder for each result: {a}, {b}; got none for `b`", ""),
+    (
+        'a = Neg(x), b = Exp(x)\n        call ‸"f({x}, {a})"',
+        "a placeholder for each result: {a}, {b}; got none for `b`",
+        "",
+    ),
     ('a = Neg(x), b = Exp(x)\n        call "f({a}, {b}, {‸y})"', "`y` is not bound", ""),
     (
         'let c = Relu(x)\n        a = Neg(c), b = Exp(c)\n        call "f({x}, {a}, {b}, {‸c})"',
