@@ -28,9 +28,9 @@ NAMES = "xyzuvw"
 SAMPLES = 600
 DIGITS = 5
 LEAST_DEFINED = SAMPLES // 4
-"""Samples on which a term has to be finite to be taken for a number."""
+"""Samples on which a term must be finite to count as a number."""
 MOST_TERMS = 60_000
-"""Terms that are evaluated; what is left out is said."""
+"""The most terms that are evaluated; a note says how many are left out."""
 _FLOATS = (-8.0, -3.0, -1.5, -1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 8.0, -700.0, 700.0)
 _INTEGERS = (-128, -100, -7, -3, -2, -1, 0, 1, 2, 3, 7, 100, 127)
 

@@ -133,7 +133,7 @@ def _renamed(pair: Pair) -> Pair:
 
 
 def _ranked(pairs: Sequence[Pair]) -> list[Pair]:
-    """Each pair once, whatever its variables are called: small terms first, among them those of more variables."""
+    """Each pair once up to the names of its variables: small terms first, and of equal size those of more variables."""
 
     def rank(pair: Pair) -> tuple[int, int, int, str]:
         numbers = pair.left.numbers + pair.right.numbers

@@ -111,7 +111,7 @@ class MatchedNodes:
 
     @cached_property
     def _heights(self) -> dict[int, int]:
-        """How many operators lie between an e-node and the leaves at least."""
+        """The least number of operators between an e-node and the leaves."""
         nodes = self.snapshot.nodes
         of_class: dict[int, int] = {}
         heights: dict[int, int] = {}

@@ -86,7 +86,7 @@ def _literal_ends(operand: TensorType, values: Sequence[np.ndarray | None]) -> d
 
 
 def _from_end(at: object, n: object) -> int | None:
-    """A position of an axis of n elements as a number, None where it is none for all sizes."""
+    """A position on an axis of n elements as a number; None where it is not the same number for all sizes."""
     if is_whole(at):
         return at
     if not isinstance(at, Size) or not isinstance(n, int | Size):

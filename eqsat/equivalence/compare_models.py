@@ -39,7 +39,7 @@ SAMPLES = 3
 TRACED = 2
 """Inputs on which all tensors are looked at."""
 SCALES: tuple[tuple[float, ...], ...] = ((1.0,), (8.0,), (), (0.1,), (30.0,))
-"""Factors of the numbers that are drawn, by input; where there is none, the models' own numbers."""
+"""Factors of the numbers that are drawn, by input; by default, the models' own numbers."""
 NEAR = 1 / 4
 """Share of the numbers of such an input that are at the models' own, or between two of them."""
 MOST_SCALE = 1e6

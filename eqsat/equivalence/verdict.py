@@ -97,7 +97,7 @@ class Equivalence:
         places: The first tensors that are not joined.
         counterexample: If the models differ.
         samples: Number of inputs on which both were executed.
-        inputs: Pairs of names that were taken for the same input.
+        inputs: Pairs of names that were treated as the same input.
         notes: What was assumed, a sentence each.
         stop_reason: Why the search for a proof ended early; empty if it did not.
         enodes: Size of all e-graphs.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Identity:
-    """A part of a key that is one object, whatever it calls equal; it lives as long as the key.
+    """A part of a key that is compared by identity; it lives as long as the key.
 
     Args:
         one: The object.

@@ -41,7 +41,7 @@ class RegionKernels:
     """Reads the kernels of a region's function.
 
     Attributes:
-        kernels: By node, those whose types are known. A node with graphs is none.
+        kernels: By node, those whose types are known. A node with graphs has no kernel.
 
     Args:
         function: Of the region.

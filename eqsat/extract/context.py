@@ -164,7 +164,7 @@ def context_problem(problem: Problem, context: Context, state: State, makers: Ma
 def rest_problem(
     problem: Problem, context: Context, state: State, makers: Makers
 ) -> tuple[Problem, list[int], list[int]]:
-    """The problem of all other classes, where results of a context lie in memories.
+    """The problem of all other classes, for given memories of a context's results.
 
     What the host computes joins nothing.
 

@@ -19,7 +19,7 @@ class Effort:
 
     Args:
         work: In units.
-        guard: Looked at where work is; by default there is none.
+        guard: Ends the work when its time is over; by default there is none.
         whole: What this is a share of.
 
     Attributes:

@@ -51,12 +51,12 @@ class PartwiseSearch:
         known: Solutions of parts.
         easiest: The finished search for the same problem in which more is allowed.
         room: By how much this problem may cost more than the easiest one.
-        apart: Searches what is left of a part, if that falls into parts.
+        apart: Searches the rest of a part, if it falls into parts.
 
     Attributes:
         choices: The best program found, None if there is none.
         cost: Its cost.
-        bound: No program costs less; ``inf`` if there is none, for certain.
+        bound: No program costs less; ``inf`` if it is proven that there is no program.
         seconds: By step, over all parts.
     """
 

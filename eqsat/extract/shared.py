@@ -140,7 +140,7 @@ class SharedSearch(Attempt):
         return _Case(state, makers, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
 
     def _solve(self, context: Context, case: _Case, easiest: PartwiseSearch | None) -> PartwiseSearch:
-        """Solves what remains where the context's results lie in some place, and prices the whole."""
+        """Solves the rest for given places of the context's results, and prices the whole."""
         rest, nodes, _ = rest_problem(self.problem, context, case.state, case.makers)
         room = INF if easiest is None else self.cost - case.bound - easiest.bound
         best = Incumbent(None, INF)
@@ -155,7 +155,7 @@ class SharedSearch(Attempt):
 
 
 def _is_within(state: State, other: State) -> bool:
-    """Whether each result lies only where it lies in another state."""
+    """Whether each result is only in memories in which it also is in another state."""
     return all(set(own) <= set(more) for own, more in zip(state, other, strict=True))
 
 

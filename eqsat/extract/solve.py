@@ -148,7 +148,7 @@ def _searches(
 
 
 def _offer_fewer_targets(problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int) -> None:
-    """Offers the programs of problems with fewer targets, within what is left."""
+    """Offers the programs of problems with fewer targets, within the remaining effort."""
     waiting = list(selections(problem)) if len(problem.targets) > 1 else []
     while waiting and not effort.is_over:
         targets = waiting.pop(0)

@@ -25,7 +25,7 @@ class PendingNode:
 
     Attributes:
         order: When it was made, relative to the others.
-        name: The node's name as the caller wants it, or None.
+        name: The node's name as the caller gives it, or None.
         branches: Its subgraphs, by attribute name.
     """
 

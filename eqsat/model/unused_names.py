@@ -18,7 +18,7 @@ def unused(name: str, taken: set[str]) -> str:
 
 
 class Namer:
-    """Hands out many names; numbers behind one base are not tried again."""
+    """Makes many names; a number that was used after a base is not tried again."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)

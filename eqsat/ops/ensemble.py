@@ -252,7 +252,7 @@ def _entries(
         raise ValueError(
             f"{prefix}_nodeids names node {numbers[lost[0]]} of tree {trees[lost[0]]}, which does not exist"
         )
-    # What is said of other nodes than leaves has no effect.
+    # Entries for nodes that are no leaves have no effect.
     kept = mode[at] < 0
     return at[kept], target[kept], weight[kept]
 
@@ -312,7 +312,7 @@ def _without_sets(given: Ensemble, values: np.ndarray) -> Ensemble:
     mode, threshold, false = (getattr(given, name).copy() for name in ("mode", "threshold", "false"))
     for node, members in zip(askers, sets, strict=False):
         members = members[~np.isnan(members)]
-        # No number is equal to one that is none.
+        # No number is equal to NaN.
         mode[node], threshold[node] = _EQUAL, members[0] if members.size else np.nan
         rest = len(members) - 1
         if rest < 1:

@@ -141,7 +141,7 @@ def need_attention(attrs: Attributes, inputs: Operands) -> Need:
 
 
 def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
-    """Attention of ``com.microsoft``, whose operands have three axes; the past lies in the last tensor of more."""
+    """Attention of ``com.microsoft``, whose operands have three axes; the last operand of more axes holds the past."""
     batch, rows, width = inputs[0].shape[:3]
     keys = rows + max((x.shape[-2] for x in inputs[1:] if x is not None and len(x.shape) >= 3), default=0)
     scores = batch * max(attrs.get("num_heads", 1), 1) * rows * keys

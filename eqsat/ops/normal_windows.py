@@ -104,7 +104,7 @@ def _transposed(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> dict[str, AttrValue | None]:
-    """The output size that is asked for, as pads, or as output padding where it is larger than the windows reach."""
+    """The required output size as pads, or as output padding where it is larger than the windows reach."""
     if kernel is None:
         return {}
     rank = len(strides)
@@ -119,7 +119,7 @@ def _transposed(
                 return {}
             total += strides[i] * length - wanted[-rank:][i]
         if total < 0:
-            # Where windows do not reach as far as ``auto_pad`` wants, the result ends with the last of them.
+            # Where windows do not reach as far as ``auto_pad`` requires, the result ends with the last of them.
             extra[i] -= total if wanted is not None else 0
             total = 0
             if extra[i] >= max(strides[i], dilations[i]):

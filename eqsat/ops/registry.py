@@ -48,7 +48,7 @@ class Operator:
         normal_form: The normal form of its attributes.
         axes: The input that lists axes.
         sampling: Draws operands for the checks of rules; None for operands of one shape.
-        quantization: How it takes part in quantization; None if only where it is asked for.
+        quantization: How it takes part in quantization; None if it takes part only on request.
         bias: The input that is a bias.
         bends_at: Numbers at which it does something else, besides those that its attributes and operands give.
         typed_like: The standard operator whose types it has.

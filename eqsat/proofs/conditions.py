@@ -75,7 +75,7 @@ def comparisons(parts: list[ast.Expr]) -> Iterator[tuple[ast.Expr, str, ast.Expr
 
 
 def member(expr: ast.Expr, name: str) -> str | None:
-    """The name of the tensor that a fact is asked of: ``x`` in ``x.shape``."""
+    """The name of the tensor whose fact a condition reads: ``x`` in ``x.shape``."""
     if isinstance(expr, ast.Member) and expr.name == name and isinstance(expr.of, ast.Name):
         return expr.of.name
     return None

@@ -1,4 +1,4 @@
-"""Excludes e-nodes from programs: integers where the user wants floats, and floats where the user wants none.
+"""Excludes e-nodes from programs: integers where the user requires floats, and floats where the user forbids them.
 
 It also finds why an operator has no integer form, for errors and reports.
 """
@@ -63,12 +63,12 @@ def is_float32(value: ir.Value) -> bool:
 
 
 def is_skipped(node: ir.Node, options: Options) -> bool:
-    """Whether the user wants a node to stay in floats."""
+    """Whether the user excludes a node from integers."""
     return node.name in options.skip or any(v.name in options.skip for v in node.outputs)
 
 
 def wanted_as_floats(model: ir.Model, options: Options) -> list[ir.Value]:
-    """Outputs of the nodes that the user wants to stay floats.
+    """Outputs of the nodes that the user keeps in floats.
 
     If only some operators are to be quantized, operators that compute nothing are not excluded: they may pass on the
     integers of the quantized ones.

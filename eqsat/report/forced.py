@@ -19,7 +19,7 @@ from eqsat.extract.program_cost import needed
 from eqsat.extract.solve import solve
 
 MOST_VALUES = 6
-"""Values that are asked for, one extraction or two each."""
+"""The most values that are examined, with one or two extractions each."""
 MOST_FUSED = 64
 """Operators of the input for which one kernel is taken to stand."""
 _TOLERANCE = 1e-6
@@ -144,7 +144,7 @@ class Forcing:
                 yield value, nodes
 
     def _plain(self, nodes: Sequence[int]) -> list[int]:
-        """The e-nodes that stand for the operator whatever computes what they read; else those that look like it."""
+        """The e-nodes that are the operator with any program for its operands; else those that resemble it."""
         plain = [n for n in nodes if self.own.keys() >= set(self.problem.children[n])]
         return plain or list(filter(self.contains, nodes))
 

@@ -302,7 +302,7 @@ class Summary:
     regions: In execution order.
     rules: In the order of the rule files.
     notes: What was left out because the model is large or the time was short, a sentence each.
-    trust: The rules behind the result; None if nobody asked where it comes from.
+    trust: The rules that the result depends on; None if its origins were not requested.
     audit: None if none was requested.
     proof: None if none was requested.
     quantization: None for an optimization.

@@ -26,7 +26,7 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class TrustInRules:
-    """The rules behind a result or a proof.
+    """The rules that a result or a proof depends on.
 
     Attributes:
         rules: Their names, in the order of the rule files.

@@ -38,7 +38,7 @@ class ExpressionBuilder:
             wanted: Kinds that fit; empty for any but tensors.
 
         Raises:
-            RuleError: It is none, or of another kind.
+            RuleError: It is no expression, or one of another kind.
         """
         expr, kind = self.typed(term, frame)
         self.expect(kind, wanted, term)
@@ -48,7 +48,7 @@ class ExpressionBuilder:
         """The expression of a term that stands for a constant tensor.
 
         Raises:
-            RuleError: It is none that is known before the rule has matched.
+            RuleError: It is no expression whose value is known before the rule has matched.
         """
         expr = self.build(term, frame, ("number", "list", "value", "truth"))
         forbid_constness(expr, self.context)
@@ -58,7 +58,7 @@ class ExpressionBuilder:
         """The expression of an attribute of one of several operators.
 
         Raises:
-            RuleError: It is none that the attribute can have.
+            RuleError: It is no value that the attribute can have.
         """
         expr, kind = self.typed(term, frame)
         self.expect(kind, (), term)
@@ -176,7 +176,7 @@ class ExpressionBuilder:
         return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
 
     def _tensor(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
-        """The thing whose member is asked: a name, also of a ``let`` or parameter that is an operator."""
+        """The owner of a member: a name, also of a ``let`` or parameter that is an operator."""
         if isinstance(term, ast.Name):
             entry = frame.lookup(term.name)
             if isinstance(entry, Closure | Definition):

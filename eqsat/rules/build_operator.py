@@ -42,7 +42,7 @@ def read_signature(declaration: s.Operator, frame: Frame, sources: Sources) -> t
     """The name, operands and attributes of a declaration, and the element types of the operands.
 
     Raises:
-        RuleError: The name is taken, or a parameter is none.
+        RuleError: The name is taken, or a parameter is not valid.
     """
     op = _name(declaration, sources)
     formals = declaration.formals
@@ -196,7 +196,7 @@ def _name(declaration: s.Operator, sources: Sources) -> OpKey:
 
 
 def _dtypes(formal: s.Formal, expressions: ExpressionBuilder, frame: Frame) -> Dtypes:
-    """The element types of an operand: one, or a list of them; any where nothing is said."""
+    """The element types of an operand: one, or a list of them; all where there is no type."""
     if formal.dtype is None:
         return frozenset()
     expr, kind = expressions.typed(formal.dtype, frame)

@@ -81,7 +81,7 @@ class PatternBuilder:
             optional: Whether it stands where an operand may be absent.
 
         Raises:
-            RuleError: It is none.
+            RuleError: It is not a pattern.
         """
         match term:
             case ast.Name():

@@ -54,7 +54,7 @@ class TemplateBuilder:
         """The template of a term.
 
         Raises:
-            RuleError: It is none.
+            RuleError: It is not a template.
         """
         if not is_tensor(term, frame, self.context):
             return self._constant(term, frame)
@@ -76,7 +76,7 @@ class TemplateBuilder:
                 raise self._error(term, actual.format(term), hint)
 
     def unbuilt(self) -> tuple[str, ast.Place] | None:
-        """A name whose type is asked although nothing of that name is built."""
+        """A name whose type a term reads although nothing of that name is built."""
         built = {t.name for t, _ in self._sizes.values() if isinstance(t, ast.Build) and t.name is not None}
         return next(((n, p) for n, p in self._asked.items() if n not in built), None)
 

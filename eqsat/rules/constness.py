@@ -22,7 +22,7 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
     """The condition, as several where constness is one part of a conjunction.
 
     Raises:
-        RuleError: Constness is asked inside a larger expression, or of something without a name.
+        RuleError: A test for constness is inside of a larger expression, or on something without a name.
     """
     if not uses(condition.expr).consts:
         yield condition
@@ -43,7 +43,7 @@ def conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
 
 
 def check_requires_constness(expr: ast.Expr, context: Context) -> None:
-    """Raises: RuleError: It does more than to require that named values are constant."""
+    """Raises: RuleError: It is more than the requirement that named values are constant."""
     names = asked_constant(expr)
     bad = next((n for n in names if not isinstance(n, ast.Name)), None)
     if bad is not None or not names:
@@ -76,7 +76,7 @@ def _asking(expr: ast.Expr) -> ast.Expr:
 
 
 def asked_constant(expr: ast.Expr) -> tuple[ast.Expr, ...]:
-    """Of what it is asked whether it is constant, in ``const(x, y)`` and ``x.is_const``."""
+    """The terms that ``const(x, y)`` and ``x.is_const`` test."""
     if isinstance(expr, ast.Apply) and expr.function == "const":
         return expr.args
     return (expr.of,) if isinstance(expr, ast.Member) and expr.name == "is_const" else ()

@@ -17,15 +17,15 @@ class Uses:
     """Names by what an expression asks of them, each sorted.
 
     Attributes:
-        types: Tensors of which shape, rank, size or element type is asked.
-        values: Tensors of which the contents are asked.
-        attrs: Bound nodes of which an attribute is asked.
+        types: Tensors whose shape, rank, size or element type is read.
+        values: Tensors whose contents are read.
+        attrs: Bound nodes of which an attribute is read.
         names: Names used as plain values: bound attributes, cost symbols, lists of tensors.
-        consts: Tensors of which it is asked whether they are constant.
-        presence: Names of which it is asked whether they are there.
-        terms: Tensors of which it is asked whether a constant may move out of them as a sum.
-        factors: Tensors of which it is asked whether a constant may move out of them as a product.
-        bounds: Tensors of which it is asked how large their numbers may be.
+        consts: Tensors that are tested for being constant.
+        presence: Names that are tested for being present.
+        terms: Tensors that are tested for a constant that may move out of them as a summand.
+        factors: Tensors that are tested for a constant that may move out of them as a factor.
+        bounds: Tensors whose greatest magnitude is read.
     """
 
     types: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def uses(*exprs: ast.Expr) -> Uses:
 
 
 def _asked(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Kinds of facts with the names they are asked of; ``local`` gives what each comprehension variable stands for."""
+    """Kinds of facts with the names that have them; ``local`` gives those of comprehension variables."""
     inside: Sequence[ast.Expr] = ()
     match expr:
         case ast.Name():

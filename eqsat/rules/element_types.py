@@ -1,4 +1,4 @@
-"""Element types by the names that the rule language gives them, and what is asked of them."""
+"""Element types by the names that the rule language gives them, and tests of them."""
 
 from __future__ import annotations
 

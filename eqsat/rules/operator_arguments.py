@@ -145,7 +145,7 @@ def output_index(term: ast.Index, signatures: Sequence[Signature], context: Cont
     """The output that ``Split(x)[1]`` picks.
 
     Raises:
-        RuleError: There is none of this number.
+        RuleError: There is no output of this number.
     """
     index = term.index
     if not isinstance(index, ast.Number) or not isinstance(index.value, int):

@@ -73,7 +73,7 @@ def parse_term(text: str, place: Place, sources: Sources) -> ast.Term:
     """A single expression that stands at a place inside a string, such as the hole of a C call.
 
     Raises:
-        RuleError: It is none.
+        RuleError: It is not an expression.
     """
     # In a declaration of its own, so that there is one start symbol; moved to where the text stands in its file.
     line, column = max(place.line, 2), place.column

@@ -50,7 +50,7 @@ def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False
 
     Args:
         paths: The files.
-        targets: Whether target files were asked for, whatever the names of the files end in.
+        targets: Whether the files are read as target files, independently of their names.
 
     Raises:
         RuleError, TargetError: One cannot be read, or two declare the same name.

@@ -37,7 +37,7 @@ def parse_recovering(source: Source, sources: Sources) -> tuple[s.Node, ...]:
 
 
 def _part(text: str, error: EqsatError) -> tuple[int, int]:
-    """Where the declaration with an error begins and ends; at least its line, so that reading goes on."""
+    """Where the declaration with an error begins and ends; at least its line, so that reading can continue."""
     position = _position(text, error)
     line = text.rfind("\n", 0, position) + 1
     tops, items = _starts(text)
@@ -78,7 +78,7 @@ def _starts(text: str) -> tuple[list[int], list[int]]:
 
 
 def _position(text: str, error: EqsatError) -> int:
-    """Where an error is in the text that it is about."""
+    """The position of an error in its text."""
     line, column = position_of(error)
     start = 0
     for _ in range(line - 1):

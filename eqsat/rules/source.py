@@ -108,7 +108,7 @@ class Sources:
         self.expanding: list[tuple[str, Place]] = []
         """Macros being expanded, outermost first: name and place of use."""
         self.mistakes: list[EqsatError] | None = None
-        """Where all errors are asked for: those found so far."""
+        """The errors found so far, where all of them are collected."""
         self.lost: set[str] = set()
         """Names of declarations with mistakes: that these are not known is not a mistake of its own."""
 

@@ -103,7 +103,7 @@ def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
     """A tree, or a tuple of trees, with other nodes in it. What was one object at several places is one again.
 
     Args:
-        change: What stands in the place of a node, a :class:`Place` included; None for what it is.
+        change: Gives the replacement of a node, a :class:`Place` included; None to keep it.
     """
     made: dict[int, Any] = {}
 
@@ -123,9 +123,9 @@ def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def without_places(tree: Any) -> Any:
-    """A tree (or a tuple of them) with all places equal, to compare what is said and not where.
+    """A tree (or a tuple of them) with all places equal, to compare contents without places.
 
-    A node keeps its answer: that of each operator of a pattern is asked for, and contains those of all below it.
+    A node keeps its answer: it is needed for each operator of a pattern, and contains the answers of all nodes below.
     """
     if isinstance(tree, Place):
         return _NOWHERE

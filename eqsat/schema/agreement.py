@@ -158,7 +158,7 @@ def _solution(difference: int, order: Sequence[str]) -> tuple[str, int] | None:
         if symbol.name in set(_names(rest)):
             continue
         size = rest.get((), 0) if rest.keys() <= {()} else Size(rest)
-        # Best is a sum; then what can be no size for some of the others is none.
+        # A sum is best. An expression that is a valid size only for some of the others is no size.
         rank = (all(k >= 0 for k in rest.values()), closer_bounds(size)[0] >= 0, order.index(symbol.name))
         if closer_bounds(size)[1] >= 0 and (best is None or rank > best[0]):
             best = (rank, symbol.name, size)

@@ -36,7 +36,7 @@ def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
 def dimension(dim: str | None) -> int | None:
     """A dimension that is no number, as a size within the ranges that hold here; None if it is no expression of sizes.
 
-    Sizes of which nothing is said are those that data decides, and may be zero.
+    Sizes that are not mentioned depend on data, and may be zero.
     """
     if dim is None:
         return None

@@ -30,7 +30,7 @@ from eqsat.schema.symbol import Symbol
 if TYPE_CHECKING:
     _Number = int
 else:
-    _Number = object  # A subclass of int would be taken for its value by the interpreter's C code.
+    _Number = object  # The interpreter's C code would read a subclass of int as its value.
 
 
 class Undecided(Exception):
@@ -50,7 +50,7 @@ class Operation:
     a: int
     b: int
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Texts and bounds: operations nest, and are asked often."""
+    """Texts and bounds: operations nest, and are looked up often."""
 
     @property
     def bounds(self) -> tuple[int, int]:

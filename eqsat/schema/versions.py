@@ -112,7 +112,7 @@ def ir_version_of(imports: Mapping[str, int]) -> int:
 
 
 def opset_of_ir_version(version: int) -> int:
-    """The opset that came with an IR version: whatever reads files of that version knows it."""
+    """The opset that came with an IR version: every reader of files of that version knows it."""
     versions = {v: ir_version_of({"": v}) for v in range(1, opset.PINNED_OPSET + 1)}
     newest = max(found for found in versions.values() if found <= max(version, versions[1]))
     return min(v for v, found in versions.items() if found == newest)

@@ -48,7 +48,7 @@ class _Comparison:
 
 
 def count_rounds(node: ir.Node, editor: Editor) -> bool:
-    """Gives a Loop that goes on while counters are below numbers the rounds that it makes at most.
+    """Gives a Loop that continues while counters are below numbers its greatest number of rounds.
 
     Args:
         node: A loop; changed in place.

@@ -156,7 +156,7 @@ def drop_useless(node: ir.Node, editor: Editor) -> bool:
 
 
 def _live(node: ir.Node, body: ir.Graph, count: int, fixed: set[int]) -> set[int]:
-    """The carried values on which something depends that is read, or whether the loop goes on."""
+    """The carried values that decide a value that is read, or whether the loop continues."""
     _, given, made = first_carried(node)
     position = {v: k for k, v in enumerate(body.inputs[given : given + count])}
     live = {k for k in range(count) if is_read(node.outputs[k]) and k not in fixed}

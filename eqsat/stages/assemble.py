@@ -74,6 +74,6 @@ def export(program: Program, original: ir.Model, bodies: Mapping[ir.Graph, ir.Gr
     Args:
         program: What was chosen.
         original: The input model.
-        bodies: What stands in the place of bodies of control flow that the host executes.
+        bodies: Replacements for the bodies of control flow that the host executes.
     """
     return to_model(with_bodies(program.plan, bodies or {}), program.regions, original)

@@ -21,7 +21,7 @@ MOST_UNDECIDED = 5
 
 
 def about_model(loaded: Loaded) -> list[str]:
-    """What is said of a model as a whole, and not again of its bodies."""
+    """Notes on a model as a whole, which are not repeated for its bodies."""
     return [*_about_training(loaded.model), *_about_sizes(loaded)]
 
 

@@ -26,7 +26,7 @@ class Work:
         macs: Multiply-accumulates, including elementwise operators after its anchor.
         bytes: Of the tensors that cross its border, each as often as it is an operand; repeated elements count once.
         functions: Elementary functions evaluated.
-        scattered: Bytes of operands in which neighbours of the result lie in different cache lines.
+        scattered: Bytes of operands that neighbours of the result read from different cache lines.
     """
 
     macs: float

@@ -101,7 +101,7 @@ class Tree:
         return min(self.cutoff(), self._left, heap[0].bound if heap else np.inf)
 
     def _go_to(self, node: _Node) -> bool:
-        """Set the bounds of a node; False if nothing lies between them, because columns have been dropped since."""
+        """Set the bounds of a node; False if they exclude all values, because columns have been dropped since."""
         lowest, highest = np.zeros(len(self.upper)), self.upper.copy()
         for column, lower, upper in node.fixed:
             lowest[column] = max(lowest[column], lower)

@@ -215,7 +215,7 @@ def _ring(
     start: int,
     entry: int,
 ) -> list[int]:
-    """Edges that hold together the parts of one cycle through ``start`` that goes on to ``entry``."""
+    """Edges that connect the parts of one cycle through ``start`` that continues to ``entry``."""
     came: dict[int, tuple[int, int]] = {}
     queue = deque([part[entry]])
     seen = {part[entry]}

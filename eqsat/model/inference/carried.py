@@ -67,7 +67,7 @@ def carried_types(
         states = [replace(s, shape=None) if s is not None and k in broken else s for k, s in enumerate(states)]
     result = [first if _is_shaped(first) else old for first, old in zip(states, found, strict=False)]
     for k, (row, old) in enumerate(zip(ends[len(states) :], found[len(states) :], strict=False)):
-        # Without rounds the rows have the shape that the body declares, whatever it makes.
+        # Without rounds the rows have the shape that the body declares, not that of its results.
         if row is not None and row.shape is not None and count is not None and closer_bounds(count)[0] > 0:
             place = (axes[k] if k < len(axes) else 0) % (len(row.shape) + 1)
             old = replace(row, shape=(*row.shape[:place], as_dim(count), *row.shape[place:]))

@@ -30,7 +30,7 @@ Dims = list[Element]
 _Shapes = Sequence[Dims | None]
 _Attributes = Mapping[str, Any]
 MOST_IN_MAXIMUM = 3
-"""Sizes of which a broadcast is the greatest; of more, nothing is said."""
+"""The number of sizes up to which a broadcast is expressed as the greatest of them."""
 
 
 def sized_shapes(

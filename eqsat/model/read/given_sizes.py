@@ -59,7 +59,7 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
 
 
 def _read(size: Sequence[int | None] | FreeSize) -> FreeSize | None:
-    """A range as the caller writes it, None where it is none."""
+    """A range as the caller writes it; None where the value is not a range."""
     if isinstance(size, list):
         sizes = sorted({n for n in size if _is_size(n)})
         is_list = bool(sizes) and all(map(_is_size, size))

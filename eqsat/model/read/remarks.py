@@ -22,7 +22,7 @@ _Tensor = tuple[_Path, str]
 
 @dataclass(frozen=True)
 class Remarks:
-    """By tensor, and the graph that defines it, what is said of it and of the node whose first result it is."""
+    """By tensor and the graph that defines it: the remarks on it and on the node whose first result it is."""
 
     nodes: dict[_Tensor, onnx.NodeProto] = field(default_factory=dict)
     values: dict[_Tensor, onnx.ValueInfoProto] = field(default_factory=dict)

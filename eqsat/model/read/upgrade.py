@@ -131,7 +131,7 @@ def inline_foreign(source: Source) -> None:
             source.proto = inliner.inline_local_functions(model, convert_version=True)
         else:
             source.proto = inliner.inline_selected_functions(model, [(f.domain, f.name) for f in foreign])
-    except Exception as error:  # whatever the C++ side throws
+    except Exception as error:  # the C++ side throws several kinds
         names = ", ".join(sorted({f"{f.domain}.{f.name}" for f in foreign}))
         message = "model-local functions that can be inlined are required"
         raise ModelError(message, place=source.place, actual=f"{names}: {_reason(error)}") from error
@@ -222,7 +222,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
     hidden = hidden_hardmax(source.proto) if version < 13 <= target else set()
     try:
         converted = version_converter.convert_version(source.proto, target)
-    except Exception as error:  # whatever the C++ side throws
+    except Exception as error:  # the C++ side throws several kinds
         restore_hardmax(source.proto, hidden)
         raise ModelError(
             f"a model that can be brought from opset {version} to {target} is required",

@@ -20,7 +20,7 @@ from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, FUNCTIONS, KERN
 _OF_CALL = (CALL, FAMILY)
 """What is true of a composite or a region as a whole, and of no node of it."""
 _OF_ROOT = (COST, RULE)
-"""What is said once for each kernel: with its last node."""
+"""Metadata that is written once for each kernel, on its last node."""
 
 
 def flat(model: ir.Model) -> ir.Model:

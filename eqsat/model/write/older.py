@@ -316,7 +316,7 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
 
 
 def _accepts(schema: defs.OpSchema, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> bool:
-    """Whether the element types are allowed, and equal where the schema wants them equal. Unknown ones are allowed."""
+    """Whether the element types are allowed, and equal where the schema requires it. Unknown ones are allowed."""
     bound: dict[str, ir.DataType] = {}
     for formals, types in ((schema.inputs, inputs), (schema.outputs, outputs)):
         for i, known in enumerate(types):

@@ -76,7 +76,7 @@ class _Writer:
         """Turns a call into one of the definition for its attributes."""
         op, attrs = _call(node)
         for attribute in from_attrs(attrs, op):
-            # onnx.reference wants a value for everything that the function declares.
+            # onnx.reference requires a value for each attribute that the function declares.
             node.attributes[attribute.name] = attribute
         node.op_type = self.names[op, attrs]
 

@@ -179,7 +179,7 @@ def transposed_padding(
     for i in range(rank):
         full = (spatial[i] - 1) * strides[i] + (kernel_shape[i] - 1) * dilations[i] + 1 + extra[i]
         if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-            # Where windows do not reach as far as ``auto_pad`` wants, ONNX's types and ONNX Runtime end with the last.
+            # Where windows end before what ``auto_pad`` requires, ONNX's types and ONNX Runtime end with the last one.
             size = wanted[i - rank] if wanted else full - max(full - spatial[i] * strides[i], 0)
             total = max(full - size, 0)
             begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)

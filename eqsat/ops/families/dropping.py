@@ -1,4 +1,4 @@
-"""Dropout: an identity, unless training is asked for."""
+"""Dropout: an identity, except in training mode."""
 
 from __future__ import annotations
 

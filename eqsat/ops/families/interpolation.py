@@ -123,7 +123,7 @@ def deformable_convolution(
     b: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A convolution of two axes whose taps lie beside their places; what lies beyond the image is 0.
+    """A convolution of two axes whose taps are next to their places; pixels outside of the image are 0.
 
     Args:
         attrs: Pads as numbers.

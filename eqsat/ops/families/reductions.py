@@ -122,7 +122,7 @@ def _sum_square(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
 
 
 def _arg(find: Callable[..., np.ndarray]) -> Function:
-    """A kernel that finds an index along an axis: the first of equals, unless it is asked for the last."""
+    """A kernel that finds an index along an axis: of equal elements the first, or the last if an attribute says so."""
 
     def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         axis = attrs["axis"]

@@ -101,7 +101,7 @@ def classifier(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         return w.body(greatest(w, scores, labels), transformed(w, scores, transform))
     (only,) = ids
     if base.size > 1 or (base.size if only else transform == "PROBIT"):
-        return None  # What runtimes make of it depends on more than is said anywhere.
+        return None  # Runtimes differ here, and the standard does not decide.
     score = w.op("Slice", scores, w.constant([only]), w.constant([only + 1]), w.constant([1]))
     positive = not (listed(attrs, "class_weights", np.float64) < 0).any()
     label = above(w, score, 0.5 if positive else 0, labels)

@@ -11,7 +11,7 @@ from eqsat.schema.opset import MICROSOFT
 
 
 def attention(node: Node) -> None:
-    """Of ONNX: four dimensions, or three where the pattern speaks of heads, and what is past."""
+    """Of ONNX: four dimensions, or three where the pattern has the number of heads; and past keys and values."""
     chance = node.chance
     by_heads = {"q_num_heads", "kv_num_heads"}
     query = node.known(0)

@@ -27,11 +27,11 @@ class Node(Protocol):
     Attributes:
         op: The operator.
         chance: Where randomness comes from.
-        shape: The result that is wished for, None where any will do.
+        shape: The shape that is wished for the result; None if any will do.
         attrs: The attributes decided so far; those that the pattern prescribes are present from the start.
         required: Names of the attributes that the pattern prescribes.
-        asked: Names of those that the rule speaks of.
-        named: Unusual element types that the rule speaks of.
+        asked: Names of the attributes that the rule mentions.
+        named: Unusual element types that the rule mentions.
         outputs: Number of outputs.
         count: Number of operands, absent ones included.
     """
