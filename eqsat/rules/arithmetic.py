@@ -51,7 +51,7 @@ def items(value: object) -> list[Any]:
 
 
 def as_number(value: object) -> int | float:
-    """A number to compute with; truth values are none."""
+    """A number to compute with; a truth value is not a number."""
     if isinstance(value, SymbolicDim):
         raise Unknown(f"dimension {value.name or 'of unknown size'} is not a number")
     if isinstance(value, Size):
@@ -81,7 +81,7 @@ def _operand(value: object) -> Any:
 
 
 def _array(value: tuple[Any, ...] | list[Any]) -> np.ndarray:
-    """A nested list as an array; ragged ones have none."""
+    """A nested list as an array; a ragged list has none."""
     numbers = [_array(v) if isinstance(v, tuple | list) else v for v in value]
     if any(isinstance(v, np.ndarray) for v in numbers):
         if len({np.shape(v) for v in numbers}) != 1:
@@ -162,7 +162,7 @@ def negate(value: object) -> Any:
 
 
 def equal(a: object, b: object) -> bool:
-    """``a == b``: an array equals a number if it does everywhere, and a list of its shape and contents.
+    """``a == b``: an array equals a number if all its elements do, and a list of the same shape and contents.
 
     Raises:
         Unknown: It depends on a symbolic dimension.
@@ -190,7 +190,7 @@ def equal(a: object, b: object) -> bool:
 
 
 def _equal_sizes(a: Any, b: Any) -> bool:
-    """Of a free size and anything."""
+    """Whether a free size equals another value."""
     other = b if isinstance(a, Size) else a
     if isinstance(other, np.ndarray):
         return bool(other.size) and all_known(lambda item: equal(item, a if other is b else b), other.flat)
@@ -259,7 +259,7 @@ def less(a: object, b: object, *, or_equal: bool = False) -> bool:
 
 
 def _less_sizes(x: Any, y: Any, or_equal: bool) -> bool:
-    """Of a free size and a number."""
+    """The same for a free size and a number."""
     if any(isinstance(n, float) and math.isinf(n) for n in (x, y)):
         return (0 if isinstance(x, Size) else x) < (0 if isinstance(y, Size) else y)
     if isinstance(x, float):
@@ -292,7 +292,7 @@ def contains(collection: object, item: object) -> bool:
 
 
 def all_known(holds: Callable[[Any], bool], values: Any) -> bool:
-    """Whether all hold: one that does not settles it, even beside unknown ones."""
+    """Whether all hold. One that fails decides it, even if others are unknown."""
     doubt: Unknown | None = None
     for value in values:
         try:

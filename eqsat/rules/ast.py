@@ -26,7 +26,7 @@ from eqsat.schema.types import Attrs, OpKey
 
 
 class Name(Node):
-    """In a pattern a tensor that is bound (the same name twice must be the same value), elsewhere what is used."""
+    """In a pattern a tensor that is bound (the same name twice must be the same value), elsewhere the use of a name."""
 
     name: str
     place: Place
@@ -318,7 +318,7 @@ class Rule(Node):
 
 
 class Written(Node):
-    """The operator as which a composite is written into files.
+    """The operator that stands for a composite in files.
 
     Attributes:
         operator: It, over the composite's operands.

@@ -271,7 +271,7 @@ class PatternBuilder:
         return tuple(args)
 
     def _named(self, pattern: ast.Pattern | None, place: ast.Place) -> tuple[ast.Pattern | None, str]:
-        """A pattern with a name, and the name; none for a number."""
+        """A pattern with a name, and the name; a number gets no name."""
         if isinstance(pattern, ast.Name | ast.Optional):
             return pattern, pattern.name
         if isinstance(pattern, ast.Wildcard):
@@ -297,7 +297,7 @@ class PatternBuilder:
         return self.build(term, frame, optional=all(f.parameter(position).optional for f in signatures))
 
     def _attribute(self, arg: ast.Keyword, signatures: list[Signature], frame: Frame) -> ast.AttrBind | None:
-        """``perm=p`` binds, ``perm=[0, 1]`` requires, ``perm=_`` says nothing."""
+        """``perm=p`` binds, ``perm=[0, 1]`` requires, ``perm=_`` accepts any value."""
         context = self.context
         term, inner = context.resolve(arg.value, frame)
         while (

@@ -60,7 +60,7 @@ def check_comparison(op: str, left: tuple[Kind, Place], right: tuple[Kind, Place
     """Checks the two sides, each a kind and its place, of ``==`` or an order.
 
     Raises:
-        RuleError: They never compare.
+        RuleError: They cannot be compared.
     """
     a, b = left[0], right[0]
     if op in ("==", "!="):

@@ -29,7 +29,7 @@ _PARTS = re.compile(r"\{\{|\}\}|\{[^}]*\}|[{}]|[^{}]+")
 def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) -> tuple[str | ast.Expr, ...]:
     """Literal text and expressions, alternating as written. ``{{`` and ``}}`` stand for braces.
 
-    A tensor in a hole is its buffer; anything else is a value.
+    A tensor in a placeholder is its buffer; anything else is a value.
 
     Args:
         call: The clause.

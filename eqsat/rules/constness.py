@@ -34,7 +34,7 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
 
 
 def conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
-    """The parts of ``a and b``, and of those."""
+    """The parts of ``a and b``, and the parts of these parts."""
     if isinstance(expr, ast.Binary) and expr.op == "and":
         yield from conjuncts(expr.left)
         yield from conjuncts(expr.right)
@@ -71,7 +71,7 @@ def forbid_facts_of_classes(expr: ast.Expr, context: Context) -> None:
 
 
 def _asking(expr: ast.Expr) -> ast.Expr:
-    """The part that asks."""
+    """The part that tests for constness."""
     return next((part for part in walk(expr) if asked_constant(part)), expr)
 
 

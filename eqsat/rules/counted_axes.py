@@ -50,7 +50,7 @@ def same_axes(value: ast.Expr, wanted: ast.Expr, operand: str, axes: Axes, place
 
 
 def _is_normal(listed: ast.Expr) -> bool:
-    """Whether axes are written as they are in the e-graph."""
+    """Whether axes are written in the normal form that they have in the e-graph."""
     if not isinstance(listed, ast.Sequence):
         return False
     written = [item.value for item in listed.items if isinstance(item, ast.Number)]

@@ -56,7 +56,7 @@ class Where(Node):
 
 
 class By(Node):
-    """``by FAMILY``: whose kernels compute it."""
+    """``by FAMILY``: the family of C kernels that computes a composite."""
 
     name: str
     place: Place
@@ -76,14 +76,14 @@ class Call(Node):
 
 
 class Annotate(Node):
-    """What a composite's result bears, in order."""
+    """The annotations of a composite's result, in order."""
 
     terms: tuple[Term, ...]
     span: Span
 
 
 class Written(Node):
-    """The operator as which a composite is written, and which of its results are the composite's."""
+    """The operator that stands for a composite in files, and which of its results are the composite's."""
 
     root: Root
     span: Span

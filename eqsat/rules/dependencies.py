@@ -14,7 +14,7 @@ from eqsat.rules.tree import parts
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Names by what an expression asks of them, each sorted.
+    """Names by the facts that an expression reads of them, each sorted.
 
     Attributes:
         types: Tensors whose shape, rank, size or element type is read.

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def dtype_hint(name: str) -> str:
-    """A hint to the element type that is meant by a name that none has, such as ``fp32``; empty if none is like it."""
+    """A hint for a name that no element type has, such as ``fp32``: a similar one; empty if there is none."""
     short = _SHORT.match(name)
     meant = _KINDS[short["kind"].lower()] + short["bits"] if short else _WORDS.get(name.lower(), "")
     return f"did you mean `{meant}`?" if meant in DTYPES else did_you_mean(name, (*DTYPES, *DTYPE_LISTS))

@@ -196,7 +196,7 @@ def dimensions(kind: TensorType) -> tuple[int | SymbolicDim, ...]:
 
 
 def shape(expr: ast.Expr, env: Mapping[str, object]) -> tuple[Any, ...]:
-    """The list that an expression is, whose items need not be numbers.
+    """The value of an expression that is a list; its items need not be numbers.
 
     Raises:
         Unknown: It is not a list, or depends on something that is not known.
@@ -246,7 +246,7 @@ def _argument(function: str, arg: ast.Expr, env: Env) -> Any:
 
 
 def _logic(expr: ast.Binary, env: Env) -> bool:
-    """What is known may settle it: one side that is true of ``or``, one that is false of ``and``."""
+    """One known side may decide: a true one of ``or``, a false one of ``and``."""
     sides = (expr.left, expr.right)
     if expr.op == "or":
         return not all_known(lambda side: not _truth(side, env), sides)

@@ -45,7 +45,7 @@ class Clause:
 
     @cached_property
     def matched(self) -> frozenset[OpKey]:
-        """The operators that stand in it: it matches only where all of them occur."""
+        """The operators in the clause: it matches only where all of them occur."""
         return frozenset(operators(*self.roots))
 
 
@@ -93,7 +93,7 @@ def most_clauses(roots: Sequence[Pattern]) -> int:
 
 
 def _ways(patterns: Sequence[Pattern | None], seen: dict[object, int]) -> int:
-    """How many choices there are at most, contradictory ones included. ``seen`` has what is chosen only once."""
+    """How many choices there are at most, contradictory ones included. ``seen`` has terms that are chosen once."""
     total = 1
     for pattern in patterns:
         if isinstance(pattern, Optional):
@@ -252,7 +252,7 @@ def _names(*roots: Pattern) -> set[str]:
 
 
 def extent(pattern: Pattern | Template | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
-    """Operators of a pattern and its depth, as it looks once every ``let`` is written out.
+    """The number of operators of a pattern and its depth, with every ``let`` written out.
 
     A ``let`` that is used twice is one object, so that this takes no longer than the text; a walk over all operators
     takes twice as long for each ``let`` that is made of two of the one before.
@@ -269,7 +269,7 @@ def extent(pattern: Pattern | Template | None, seen: dict[int, tuple[int, int]] 
 
 @lru_cache(maxsize=4096)
 def operators(*patterns: Pattern) -> tuple[OpKey, ...]:
-    """All operators that stand in patterns, each once; cached, because many models use the same rules."""
+    """All operators in patterns, each once; cached, because many models use the same rules."""
     matches = (part for part in walk(patterns, operands, once=True) if isinstance(part, Match))
     return tuple(dict.fromkeys(op for match in matches for op in match.ops))
 
@@ -297,7 +297,7 @@ def needed(patterns: tuple[Pattern, ...]) -> tuple[frozenset[OpKey], ...]:
 
 
 def _one_of(pattern: Pattern | None) -> frozenset[OpKey]:
-    """Operators of which one is the top of a pattern; empty if it can be something else."""
+    """Operators of which one is the root of a pattern; empty if the root can be something else."""
     if isinstance(pattern, Match):
         return frozenset(pattern.ops)
     if not isinstance(pattern, Alternatives):

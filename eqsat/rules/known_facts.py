@@ -11,7 +11,7 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 class Unknown(Exception):
-    """Something was asked that is not known: a symbolic dimension, the contents of a tensor, an absent value.
+    """An expression needs what is not known: a symbolic dimension, the contents of a tensor, an absent value.
 
     A condition that meets it does not hold.
     """

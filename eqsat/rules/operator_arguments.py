@@ -37,7 +37,7 @@ class Arguments:
 
 
 def read_arguments(term: ast.Apply, signatures: Sequence[Signature], context: Context) -> Arguments:
-    """Sorts the arguments of an operator, or of several of which one is meant.
+    """Sorts the arguments of an operator, or of several alternative operators.
 
     Raises:
         RuleError: They do not fit the operators.
@@ -104,7 +104,7 @@ def _check_rest(arg: ast.Rest, signatures: Sequence[Signature], context: Context
 
 
 def _check_operands(found: Arguments, signature: Signature, place: Place, context: Context) -> None:
-    """Too many operands, or one too few."""
+    """Refuses too many operands, and missing ones."""
     operands, most = found.operands, signature.most_inputs
     count = len(operands)
     if most is not None and len(found.positions) > most:

@@ -35,7 +35,7 @@ _Value = int | tuple[int, int]
 
 
 class TemplateBody:
-    """Makes bodies; equal to another one that says the same.
+    """Makes bodies; two of the same template are equal.
 
     Args:
         inputs: Names of the operands.
@@ -193,7 +193,7 @@ class _Writer:
 
 
 def _only(parameter: Parameter) -> ir.DataType | None:
-    """The element type of an operand that may have one only."""
+    """The element type of an operand that may have only one."""
     return opset.dtype_of(next(iter(parameter.types))) if len(parameter.types) == 1 else None
 
 

@@ -70,7 +70,7 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
 
 
 def parse_term(text: str, place: Place, sources: Sources) -> ast.Term:
-    """A single expression that stands at a place inside a string, such as the hole of a C call.
+    """A single expression that stands at a place inside a string, such as a placeholder of a C call.
 
     Raises:
         RuleError: It is not an expression.

@@ -17,7 +17,7 @@ _BEFORE = {"AS": ("NAME", "PAREN"), "BY": ("NAME",), "FAMILY": ("NAME", "STAR"),
 
 
 class Layout(PostLex):
-    """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
+    """Marks what indentation and line breaks decide: a bracket that begins a line, and what a ``let`` belongs to.
 
     The unit of ``within 1 lsb`` stands on its line, so that a forgotten one is not read from the next.
     ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``as`` a clause

@@ -15,7 +15,7 @@ _REASONS = 60
 
 @dataclass
 class Clause:
-    """A piece of a file that comments can stand beside.
+    """A piece of a file, next to which comments can be.
 
     Attributes:
         span: Lines in the source.
@@ -139,7 +139,7 @@ _Row = tuple[list[s.Condition], list[str]]
 
 
 def _rows(conditions: tuple[s.Condition, ...]) -> list[list[s.Condition]]:
-    """Conditions that stand side by side in the source; a reason ends a row."""
+    """Conditions on one line of the source; a reason ends a line."""
     rows: list[list[s.Condition]] = []
     for condition in conditions:
         if rows and not rows[-1][-1].because and rows[-1][-1].span.last == condition.span.first:

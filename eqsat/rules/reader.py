@@ -120,7 +120,7 @@ def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 
 
 def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
-    """As :func:`read_files`, but once only as long as the files stay as they are.
+    """As :func:`read_files`, but files that have not changed are read only once.
 
     Reading the shipped ones takes longer than optimizing a small model.
     """
@@ -148,7 +148,7 @@ def _read_or_found(texts: Sequence[_Text], known: tuple[Operator, ...]) -> list[
 
 
 def _key(texts: Sequence[_Text]) -> str:
-    """The name in the cache on disk of what some texts say."""
+    """The name under which the contents of some texts are in the cache on disk."""
     prelude = rules_dir() / PRELUDE
     named = [(text.name, text.content) for text in texts]
     # A target may name rule files, which are looked for at two places.
@@ -171,7 +171,7 @@ def _read_operators_once(
 
 
 def file_stamp(path: Path) -> tuple[int, int] | None:
-    """What changes when a file does; None for a file that is not there, which reading it says."""
+    """A value that changes when a file does; None for a missing file, for which reading raises the error."""
     try:
         status = path.stat()
     except OSError:
@@ -263,7 +263,7 @@ def _read_text(text: _Text, known: Names, mistakes: list[EqsatError] | None = No
 
 
 def _operators(text: _Text, mistakes: list[EqsatError] | None = None) -> tuple[Function, ...]:
-    """The operators that a text declares; most declare none, and are not parsed for that."""
+    """The operators that a text declares; a text without the word is not parsed."""
     if text.name.endswith(".egg") or _DECLARATION.search(text.content) is None:
         return ()
     with _shallow(text.name):

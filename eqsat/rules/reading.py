@@ -73,7 +73,7 @@ class Reading:
         return tuple(merged(found).values())
 
     def read(self, known: Names) -> ast.RuleFile:
-        """All that the text declares."""
+        """All declarations of the text."""
         rules: list[ast.Rule] = []
         targets: list[ast.Target] = []
         source, sources = self.source, self.sources

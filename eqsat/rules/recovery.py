@@ -56,7 +56,7 @@ def _part(text: str, error: EqsatError) -> tuple[int, int]:
 
 
 def _starts(text: str) -> tuple[list[int], list[int]]:
-    """Where declarations begin, and items of targets: by their words, and by the indentation of other lines."""
+    """Where declarations and items of targets begin: by their first words, and by the indentation of other lines."""
     lines = list(_LINE.finditer(text))
     tops: list[int] = []
     items: list[int] = []

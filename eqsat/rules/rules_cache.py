@@ -72,7 +72,7 @@ def find_text(folder_name: str, key: str) -> str | None:
 
 
 def keep_text(folder_name: str, key: str, text: str, most: int) -> None:
-    """Keeps a text, and at most so many in the folder; where that fails, nothing is kept."""
+    """Writes a text, and keeps at most ``most`` in the folder; where that fails, nothing is kept."""
     content = text.encode("utf-8", "surrogatepass")
     if not content or len(content) > MOST_BYTES:
         return
@@ -104,7 +104,7 @@ def key_of(texts: list[tuple[str, str]], further: object, rooms: tuple[str, ...]
 
 @cache
 def _sources(rooms: tuple[str, ...]) -> str:
-    """Stands for the reader itself, and further rooms: version and sources, and what knows the operators' schemas."""
+    """The version and the sources of the reader, of further rooms, and of the operators' schemas, as a hash."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(repr((__version__, sys.version, onnx.__version__)).encode())
     for folder in (package, *(package / room for room in (*_ROOMS, *rooms))):

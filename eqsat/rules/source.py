@@ -66,7 +66,7 @@ class Source:
 
     @cached_property
     def _texts(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Comments by line: those with a line of their own, and those after something."""
+        """Comments by line: those with a line of their own, and those at the end of a line."""
         alone = {c.line: c.text for c in self.comments if c.alone}
         behind = {c.line: c.text for c in self.comments if not c.alone}
         return alone, behind
@@ -125,7 +125,7 @@ class Sources:
 
     @contextmanager
     def recovering(self, name: str = "") -> Iterator[None]:
-        """Reads a declaration, or an item of one: where all errors are asked for, its error ends nothing else.
+        """Reads a declaration, or an item of one: where all errors are collected, its error does not end the reading.
 
         Args:
             name: What other declarations may know it by.

@@ -27,7 +27,7 @@ _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in _KINDS[1:] if k
 
 
 def to_text(files: Sequence[ast.RuleFile]) -> str | None:
-    """What :func:`from_text` makes the files of; None where one has a value that is not text, such as an operator."""
+    """The text of which :func:`from_text` makes the files again; None if one has a value that is not text."""
     table: list[Any] = []
     known: dict[Any, int] = {}
     kept: list[Any] = []  # Objects must live as long as they are known by their ids.
@@ -62,7 +62,7 @@ def to_text(files: Sequence[ast.RuleFile]) -> str | None:
 
 
 def from_text(text: str) -> list[ast.RuleFile]:
-    """The files that a text stands for.
+    """The files of a text.
 
     Raises:
         ValueError: It is not a text that :func:`to_text` has made.
@@ -84,7 +84,7 @@ def from_text(text: str) -> list[ast.RuleFile]:
 
 
 class _NoTextError(Exception):
-    """A value that only this process knows."""
+    """A value that is not text, such as an operator that Python defines."""
 
 
 def _maker(kind: type[Any]) -> Callable[[list[Any]], Any]:

@@ -73,7 +73,7 @@ _LISTS = ("arguments", "roots", "operators", "names")
 
 @v_args(meta=True)
 class TreeTransformer(Transformer_NonRecursive[Token, Any]):
-    """Not recursive, so that the depth of a text is no matter here.
+    """It is not recursive, so that it transforms texts of any depth.
 
     Raises:
         RuleError: A literal is not a number or name that can be.
@@ -135,7 +135,7 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
         return self._made(ast.Parentheses(c[1], self._place(meta))) if keep else c[1]
 
     def _made(self, node: ast.Term) -> ast.Term:
-        """A node, unless it is too deep for what walks it recursively."""
+        """A node, unless it is too deep for code that walks it recursively."""
         inner = parts(node)
         if inner:
             depth = 1 + max([self._depths.get(id(part), 0) for part in inner])

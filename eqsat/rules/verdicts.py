@@ -44,7 +44,7 @@ def content_of(rule: Rule) -> str | None:
 
 
 def key_of(rule: Rule) -> str | None:
-    """Under which the verdict on a rule is stored."""
+    """The key under which the verdict on a rule is stored."""
     text = content_of(rule)
     return None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -91,7 +91,7 @@ def _kept_key(rule: Rule) -> str | None:
 
 @cache
 def _stored() -> dict[str, Trust]:
-    """By key; empty where the file is missing, since a verdict is information only."""
+    """The stored verdicts by key; empty where the file is missing, since a verdict is information only."""
     try:
         entries = json.loads(verdicts_file().read_text("utf-8"))
     except (OSError, ValueError):

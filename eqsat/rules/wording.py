@@ -28,7 +28,7 @@ def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
 
 
 def required_and_found(failed: ast.Condition, env: Mapping[str, object]) -> tuple[str, str]:
-    """The part of a condition that fails with the file's explanation, and what was found; empty if it asks nothing."""
+    """The part of a condition that fails with the file's explanation, and what was found; empty if it tests nothing."""
     part = _failing(failed, env)
     requirement = flat(part)
     found = findings(part, env)
@@ -69,7 +69,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _looked_at(expr: ast.Expr, local: frozenset[str]) -> Iterable[ast.Expr]:
-    """The facts and attributes that an expression asks for, without those of comprehension variables."""
+    """The facts and attributes that an expression reads, without those of comprehension variables."""
     match expr:
         case ast.Member(of=ast.Name(name=name)) if name not in local:
             yield expr

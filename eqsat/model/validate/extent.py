@@ -89,7 +89,7 @@ def check_symbol(text: str, place: str) -> None:
 def check_nesting(model: onnx.ModelProto, place: str) -> None:
     """Checks that subgraphs are not nested too deeply, and operators not too many, before other code walks over them.
 
-    It works without recursion, because all later code may recur.
+    It works without recursion, because all later code may recurse.
 
     Raises:
         ModelError: They are nested too deeply.
@@ -119,7 +119,7 @@ def subgraphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def check_brackets(text: str, place: str) -> None:
-    """The same for ONNX's text format, whose parser recurs.
+    """The same for ONNX's text format, whose parser recurses.
 
     Raises:
         ModelError: There are too many levels of brackets.

@@ -36,7 +36,7 @@ def require_least(attributes: Iterable[onnx.AttributeProto], least: Mapping[str,
 
 
 def require_least_of(op: OpKey, attrs: Attrs, place: str) -> None:
-    """The same for an operator with attributes as eqsat has them."""
+    """The same for an operator with attributes as eqsat holds them."""
     for name, value in LEAST.get(op, {}).items():
         found = attr(attrs, name, value)
         if isinstance(found, int) and found < value:
@@ -72,5 +72,5 @@ def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[Call, dict[s
 
 
 def call(node: onnx.NodeProto) -> Call:
-    """What a node calls, if it is a function."""
+    """The function that a node calls, if it calls one."""
     return canonical_domain(node.domain), node.op_type, node.overload
