@@ -33,7 +33,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Claim:
-    """Two computations that the e-graph holds for equal.
+    """Two computations that are equal according to the e-graph.
 
     Attributes:
         name: The value of the left side.

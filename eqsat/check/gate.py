@@ -33,7 +33,7 @@ _ROOMS = ("check", "egraph", "execute")
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is kept of a check.
+    """The part of a check's result that is kept.
 
     Attributes:
         text: The counterexample, or why the rule is undecided.

@@ -212,7 +212,7 @@ def _mixed(
 
 
 def _scaled(chance: Chance, values: np.ndarray, mood: Mood, numbers: Sequence[float]) -> np.ndarray:
-    """All contents smaller, where something that a rule mentions or assumes may count beside them, or larger."""
+    """Contents that are all smaller, so that numbers of the rule are not negligible beside them, or all larger."""
     small = [n for n in map(abs, numbers) if 0 < n < SMALL]
     if not chance.happens(0.3 if small else 0.05):
         return values

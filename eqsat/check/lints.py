@@ -23,7 +23,7 @@ _IMPLIED = Limits(iterations=5, nodes=ENODES)
 
 
 def silent(outcome: Outcome) -> list[str]:
-    """What is to be said of alternatives of which no instance was found, and of sides of different types."""
+    """Remarks on alternatives of which no instance was found, and on sides of different types."""
     found: list[str] = []
     rule = outcome.rule
     never = impossible(expand(rule.left), [condition.expr for condition in rule.where])
@@ -75,7 +75,7 @@ def implied(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -
 
 
 def _where(rule: Rule) -> tuple[Path, int, int]:
-    """A file may have been read by two names of it."""
+    """The place of a rule in its file; a file may have been read under two names."""
     return Path(rule.place.file).resolve(), rule.place.line, rule.place.column
 
 

@@ -17,7 +17,7 @@ Arrays = Sequence[np.ndarray | None]
 
 
 class Unsupported(Exception):
-    """The oracle has no implementation for these types: nothing is said for or against the rule."""
+    """The oracle has no implementation for these types, and so cannot judge the rule."""
 
 
 class Oracle(Protocol):

@@ -22,7 +22,7 @@ from eqsat.schema.opset import dtypes, find_schema
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an operator asks of an operand; an operand that is decided already has what it has.
+    """What an operator asks of an operand; an operand that has been drawn before stays as it is.
 
     Attributes:
         dtype: The element type.

@@ -86,7 +86,7 @@ class Rounding:
 
 
 def is_beside_itself(claim: Claim, rtol: float, widened: Callable[[np.ndarray], np.ndarray]) -> bool:
-    """Whether two sides differ relative to their own largest number, and not just to others on the way."""
+    """Whether two sides differ relative to their own largest number, and not only relative to intermediate numbers."""
     if claim.right is None or claim.left.shape != claim.right.shape or widened(claim.left).dtype.kind != "f":
         return False
     left, right = _numbers(widened(claim.left)), _numbers(widened(claim.right))

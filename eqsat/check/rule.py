@@ -67,7 +67,7 @@ def check_rule(
 
 
 def strange(error: Exception) -> str:
-    """What is said of an instance that ended with an exception that nobody foresaw."""
+    """The message for an instance that ended with an unexpected exception."""
     return f"an instance ended with {type(error).__name__}: {reason(error)}"[:200]
 
 
@@ -208,7 +208,7 @@ class _Check:
         return differing(claim.left, claim.right, self._tolerance(claim) * scale)
 
     def _may_be_rounding(self, claim: Claim, difference: Difference) -> bool:
-        """Whether a difference is to be looked at again, or an agreement that only large numbers on the way allow."""
+        """Whether a difference must be examined again, or an agreement that only large intermediate numbers allow."""
         if self.rule.numerics.kind != "real" or claim.folded:
             return False
         rtol = self._tolerance(claim)

@@ -34,7 +34,7 @@ FOREIGN = frozenset(NARROW) - {"float32", "float16"}
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Floats that numpy has no type of its own for as float32, which holds them all; anything else as it is."""
+    """Floats without a type of numpy as float32, which has all of their values; anything else unchanged."""
     return array.astype(np.float32) if array.dtype.name in FOREIGN else array
 
 

@@ -386,7 +386,7 @@ def _number(wish: _Wish, now: int, env: Mapping[str, object], chance: Chance) ->
 
 
 def _one(wish: _Wish, env: Mapping[str, object], chance: Chance) -> Any:
-    """What a wish asks for; of several, one."""
+    """The value that a wish asks for; one of several."""
     if wish.relation == "in" and isinstance(wish.value, Sequence):
         return _known(chance.one_of(wish.value.items), env)
     return _known(wish.value, env)
