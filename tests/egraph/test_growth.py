@@ -120,7 +120,7 @@ target acc
     supports Add
         where x.has_free_term
 """
-    with pytest.raises(EqsatError, match="can only be asked in `where` of rules and composites"):
+    with pytest.raises(EqsatError, match="is known only in `where` of rules and composites"):
         read_text(text, "acc.target")
 
 

@@ -86,7 +86,7 @@ WRONG = [
     ("a = Relu(x), b = ‸Sigmoid(y)", "shares no operand with `a`: the composite cannot match", "two composites"),
     ("a = Relu(x), b = Neg(x), c = ‸Exp(z)", "`c`, which shares no operand with `a`", ""),
     ("a = Relu(x), b = Neg(x) | ‸Neg(y)", "`b`, which shares no operand", ""),
-    ("a = Relu(x), b = ‸Relu(x)", "`b` and `a`, which are the same value", "one name only"),
+    ("a = Relu(x), b = ‸Relu(x)", "`b` and `a`, which are the same value", "one name is enough"),
     ("c: ‸Relu(c)", "`c` among its own operands: the composite cannot match", ""),
     ("a = ‸Relu(b), b = Neg(a)", "`a` among its own operands", ""),
     ("a = Relu(x), ‸Neg(x)", "each of several roots must have a name", "a = MatMul"),
@@ -180,5 +180,5 @@ host h
         a = Relu(x), b = Neg(x)
         by vector_map
 """
-    with pytest.raises(EqsatError, match="computes one result; got 2 results: a, b"):
+    with pytest.raises(EqsatError, match="has one result; got 2 results: a, b"):
         read_text(text)
