@@ -128,12 +128,12 @@ NAMES = [
 ]
 
 CONSTNESS = [
-    ("rule a : exact\n    x + y => x where not ‸const(x)", "must be a condition of its own, on a name", "where const(x)"),
+    ("rule a : exact\n    x + y => x where not ‸const(x)", "a condition of its own, on a name", "where const(x)"),
     ("rule a : exact\n    x + y => x where x.rank == 1 or ‸x.is_const", "must be a condition of its own", ""),
     ("rule a : exact\n    Sum(xs...) => 0 where const(‸xs[0])", "a condition of its own, on a name", ""),
     ("rule a : exact\n    Sum(xs...) => 0 where all([‸const(v) for v in xs])", "a condition of its own, on a name", ""),
-    ("rule a : exact\n    x + y => Softmax(x, axis=1 if ‸const(y) else 0)", "must be a condition of its own in `where`", ""),
-    ("rule a : exact\n    Softmax(x, axis=1 if ‸x.is_const else 0) => x", "must be a condition of its own in `where`", ""),
+    ("rule a : exact\n    x + y => Softmax(x, axis=1 if ‸const(y) else 0)", "a condition of its own in `where`", ""),
+    ("rule a : exact\n    Softmax(x, axis=1 if ‸x.is_const else 0) => x", "a condition of its own in `where`", ""),
 ]
 
 MACROS = [
