@@ -221,7 +221,7 @@ def test_it_is_applied_to_each(count: int) -> None:
         ("Concat(x, xs..., axis=0)  =>  Relu(Abs(xs...))", "any number of operands"),
         (
             "Concat(x, xs..., axis=0)  =>  Concat(Add(xs...), axis=0)",
-            "takes? one operand|needs its operand|what does not",
+            "takes? one operand|needs its operand|takes other than one operand",
         ),
     ],
 )
