@@ -32,7 +32,6 @@ from eqsat.egraph.known_sizes import NAME as NAME_OF_SIZES
 from eqsat.egraph.known_sizes import write_literals
 from eqsat.egraph.language import PRELUDE, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
-from eqsat.egraph.seeds import seed_unknown_types
 from eqsat.egraph.template import Answer
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Rule, Target
@@ -161,7 +160,7 @@ class Saturation:
         if self.facts.has_infinities(self.encoding):
             for clause in clauses:
                 clause.watch()
-        seed_unknown_types(engine, self.facts, self.tables.types, self.encoding)
+        self.facts.saturate()
         self._states = [self._state(c) for c in clauses]
         known = set(vocabulary.constructors)
         coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]

@@ -25,6 +25,7 @@ from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.given_sizes import Bound
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.remarks import put_back, remarks_of
+from eqsat.model.read.rounds import take_scalars
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
@@ -100,6 +101,7 @@ def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mappi
     model.metadata_props.setdefault(SOURCE_OPSET, versions)
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
+    take_scalars(model)
     tidy(model, source.weights, remarks.parameters)
     bind_values(model, values or {}, source.place)
     name_dims(model)

@@ -1,16 +1,24 @@
-"""Control flow that can be simpler before anything is searched: the passes, from the innermost bodies outwards."""
+"""Control flow and sequences that can be simpler before anything is searched: the passes, from the innermost bodies
+outwards.
+"""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
+from eqsat.errors import ModelError
 from eqsat.model.load import load
 from eqsat.schema.attributes import subgraphs
 from eqsat.simplify.branches import merge_equal
 from eqsat.simplify.counted import count_rounds
 from eqsat.simplify.edit import Editor
 from eqsat.simplify.loops import drop_useless, move_invariants
+from eqsat.simplify.sequences import has_sequences, take_elements, unroll_sequences
 from eqsat.simplify.site import is_control
+
+
+MOST_PASSES = 8
+"""What elements of sequences let be known of shapes may let further ones be known."""
 
 
 def simplified(model: ir.Model) -> ir.Model:
@@ -22,10 +30,23 @@ def simplified(model: ir.Model) -> ir.Model:
     Returns:
         The model itself if nothing in it changes, otherwise a new one, loaded as well.
     """
-    if not any(is_control(node) for node in model.graph):
-        return model
-    copy = model.clone()
-    return load(copy) if _simplify(copy.graph, Editor(copy.graph)) else model
+    for _ in range(MOST_PASSES):
+        sequences = has_sequences(model)
+        if not sequences and not any(is_control(node) for node in model.graph):
+            return model
+        copy = model.clone()
+        editor = Editor(copy.graph)
+        changed = _simplify(copy.graph, editor)
+        elements = sequences and take_elements(copy.graph, editor)
+        if not changed and not elements:
+            return model
+        try:
+            model = load(copy)
+        except ModelError:  # A round of a loop would fail, which only an unrolled one shows.
+            return model
+        if not elements:
+            return model
+    return model
 
 
 def _simplify(graph: ir.Graph, editor: Editor) -> bool:
@@ -37,6 +58,9 @@ def _simplify(graph: ir.Graph, editor: Editor) -> bool:
             changed |= _simplify(body, editor)
         if node.op_type == "If":
             changed |= merge_equal(node, editor)
+            continue
+        if unroll_sequences(node, editor):
+            changed = True
             continue
         moved = move_invariants(node, editor)
         changed |= moved
