@@ -16,7 +16,6 @@ from eqsat.simplify.loops import drop_useless, move_invariants
 from eqsat.simplify.sequences import has_sequences, take_elements, unroll_sequences
 from eqsat.simplify.site import is_control
 
-
 MOST_PASSES = 8
 """What elements of sequences let be known of shapes may let further ones be known."""
 

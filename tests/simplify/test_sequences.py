@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from eqsat.model.load import load
@@ -23,8 +24,8 @@ def model(nodes: str, constants: str = "") -> onnx.ModelProto:
     return source
 
 
-def operators(result: onnx.ModelProto | object) -> set[str]:
-    return {n.op_type for n in result.graph}  # pyright: ignore[reportAttributeAccessIssue]
+def operators(found: ir.Model) -> set[str]:
+    return {n.op_type for n in found.graph}
 
 
 ELEMENTS = {
@@ -106,9 +107,7 @@ def test_a_position_outside_of_the_sequence_stays_an_error() -> None:
 def test_sequences_that_the_model_returns_stay(tmp_path: Path) -> None:
     source = model("s = SequenceConstruct(x, y) e = SequenceAt(s, one) z = Exp(e)", "int64 one = {1}")
     kind = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [6, 7])
-    source.graph.output.append(
-        onnx.helper.make_value_info("s", onnx.helper.make_sequence_type_proto(kind))
-    )
+    source.graph.output.append(onnx.helper.make_value_info("s", onnx.helper.make_sequence_type_proto(kind)))
     assert operators(simplified(load(source))) == {"SequenceConstruct", "Exp"}
 
 
