@@ -29,7 +29,7 @@ ABOUT_OPERATORS = {
     "model/inference/shape_values.py", "model/inference/size_elements.py", "model/inference/sized_shapes.py",
     # Programs of loops, as exporters write them.
     "control/recurrent/cells.py", "control/recurrent/cells_as_operators.py", "control/recurrent/rewrite.py",
-    "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py",
+    "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py", "simplify/sequences.py",
     # Arithmetic that widens bounds.
     "egraph/magnitudes.py",
     # Sums and products; the signs of Python.

@@ -14,6 +14,7 @@ from eqsat.execute.compile_graph import Context, compile_graph
 from eqsat.execute.compiled_graph import Program
 from eqsat.execute.disagreement import explained
 from eqsat.execute.feeds import Feed, Symbols, check_expressions
+from eqsat.ops.blas import one_thread
 from eqsat.schema import opset
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Executor:
                 for slot, x in zip(program.arguments, arguments, strict=True)
             ]
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), one_thread():
                 results = program.run(arguments)
         except ExecutionError as error:
             raise explained(self._model, inputs, error) from error

@@ -16,6 +16,7 @@ from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile_graph import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
+from eqsat.ops.blas import one_thread
 
 State = list[Any]
 """The values of all tensors after a run, by slot."""
@@ -86,7 +87,7 @@ class Trace:
         for feed in self._feeds:
             if not feed.has_default:
                 see(feed.name, values[self._slots[feed.name]])
-        with bounds.metered(), np.errstate(all="ignore"):
+        with bounds.metered(), np.errstate(all="ignore"), one_thread():
             for step, written, dead in zip(self._program.steps, self._written, self._dead, strict=True):
                 results = step.call([values[i] for i in step.inputs])
                 for slot, value in zip(step.outputs, results, strict=False):
@@ -132,7 +133,7 @@ class Trace:
         return values
 
     def _execute(self, values: State, steps: Sequence[int]) -> None:
-        with bounds.metered(), np.errstate(all="ignore"):
+        with bounds.metered(), np.errstate(all="ignore"), one_thread():
             for i in steps:
                 step = self._program.steps[i]
                 results = step.call([values[s] for s in step.inputs])

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
+from eqsat.ops.blas import LARGE, all_threads
 from eqsat.ops.definition import Definition
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
@@ -195,11 +196,17 @@ def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place:
     always = is_parametric(op)
 
     def admitted(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        operations = 0
         if always or product_of_sizes(inputs) > bounds.FREE:
             need = try_need(op, attrs, inputs)
             if need is not None and max(need) > bounds.FREE:
                 bounds.current().admit(need.elements * _width(inputs), need.operations, place)
-        results = call(inputs)
+                operations = need.operations
+        if operations < LARGE:
+            results = call(inputs)
+        else:
+            with all_threads():
+                results = call(inputs)
         for result in results:
             if type(result) is np.ndarray and result.nbytes >= bounds.HELD:
                 bounds.current().hold(result)
