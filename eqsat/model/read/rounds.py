@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.inference.carried import keeps_condition
-from eqsat.model.names import unused
 from eqsat.model.shadowing import defined_names
+from eqsat.model.unused_names import unused
 from eqsat.schema.attributes import tensor_of
 
 
