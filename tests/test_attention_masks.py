@@ -52,6 +52,16 @@ MASKS = {
     "a choice of -inf": ("scored = Where(m, scores, infinite)", "bool[B, 1, S, S] m"),
     "a choice of what is hidden": ("h = Not(m) scored = Where(h, infinite, scores)", "bool[B, 1, S, S] m"),
     "a choice of the lowest number": ("scored = Where(m, scores, lowest)", "bool[B, 1, S, S] m"),
+    "a choice of the lowest number that hides": ("h = Not(m) scored = Where(h, lowest, scores)", "bool[B, 1, S, S] m"),
+    "a choice of biased scores": (
+        "biased = Add(scores, slopes) h = Not(m) scored = Where(h, lowest, biased)",
+        "bool[B, 1, S, S] m",
+    ),
+    "a choice beside padding": (
+        "chosen = Where(m, scores, lowest) four = Unsqueeze(n, last) pad = Where(four, zero, lowest)"
+        " scored = Add(chosen, pad)",
+        "bool[B, 1, S, S] m, bool[B, S] n",
+    ),
     "at least the lowest": ("l = Log(m) mask = Max(l, lowest)", "float[B, 1, S, S] m"),
     "a logarithm": ("mask = Log(m)", "float[B, 1, S, S] m"),
 }
@@ -101,7 +111,7 @@ def feeds(mask: str, batch: int, length: int) -> dict[str, np.ndarray]:
             found["m"] = whole
         case "padding" | "a product" | "a moderate product":
             found["m"] = kept
-        case "a sum that overflows":
+        case "a sum that overflows" | "a choice beside padding":
             found |= {"m": np.broadcast_to(causal, whole.shape), "n": kept}
         case _:
             found["m"] = whole
@@ -161,7 +171,14 @@ def test_a_choice_of_the_lowest_number_is_fused_as_it_stands(host: str, operator
         assert "Equal" not in kinds
 
 
-@pytest.mark.parametrize("mask", ["a constant bias before", "a choice of -inf", "a choice of what is hidden"])
+@pytest.mark.parametrize("guard", ["of the softmax", "of the product"])
+def test_an_infinite_number_is_replaced_in_the_choice(guard: str, tmp_path: Path) -> None:
+    kinds = check("-inf", guard, "cpu", tmp_path)
+    assert "Attention" in kinds
+    assert "Equal" not in kinds
+
+
+@pytest.mark.parametrize("mask", ["a constant bias before", *(mask for mask in MASKS if mask.startswith("a choice"))])
 @pytest.mark.parametrize("guard", GUARDS)
 def test_biases_and_choices_are_fused(mask: str, guard: str, tmp_path: Path) -> None:
     assert "Attention" in check(mask, guard, "cpu", tmp_path)

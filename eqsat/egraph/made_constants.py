@@ -9,6 +9,7 @@ side are therefore computed here, in a wider type and rounded once, and a rule d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -17,7 +18,7 @@ from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.right_side import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.ops.interval_arithmetic import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
-from eqsat.ops.properties import contracted_inputs, value_inputs
+from eqsat.ops.properties import contracted_inputs, requires_finite, value_inputs
 from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -42,6 +43,7 @@ class MadeConstants:
         self._known: dict[int, Wide | Bounds] = {}
         self._types: dict[int, Sequence[TensorType | None]] = {}
         self._unlimited: set[int] = set()
+        self._passing: set[int] = set()
         self._folded: set[int] = set()
 
     def literal(self, index: int, value: object, dtype: ir.DataType) -> None:
@@ -68,12 +70,22 @@ class MadeConstants:
             except EqsatError:
                 found = None
             self._known[index] = UNKNOWN if found is None else found
+            if self._passes_on_infinities(step):
+                self._passing.add(index)
             if found is not None and self._folds(step, found):
                 self._folded.add(index)
             return
         bounds = [bounds_of_wide(k) if isinstance(k, Wide) else k for k in operands]
         types = [None if o is None else self._type(o) for o in step.operands]
         self._known[index] = operator_bounds(op, attrs, bounds, types)
+
+    def _passes_on_infinities(self, step: BuildStep) -> bool:
+        """Whether an operator's infinite results are elements of matched constants and literals, which nothing changes."""
+        if requires_finite(step.constructor.op):
+            return False
+        passing = self._unlimited | self._passing
+        made = [o.step for o in step.operands if o is not None and o.variable is None]
+        return all(i in passing or _is_finite(self._known.get(i)) for i in made if i is not None)
 
     def folded(self) -> dict[int, int]:
         """Operators that a constant replaces, and its number."""
@@ -133,7 +145,8 @@ class MadeConstants:
         if index is None or known is None or index in self._unlimited:
             return
         if isinstance(known, Wide):
-            problem = misfit(known, contracted=contracted)
+            finite = _without_infinities(known) if index in self._passing else known
+            problem = misfit(finite, contracted=contracted)
         else:
             kind = self._types[index][operand.output]
             problem = "" if kind is None else misfit_of_bounds(known, kind.dtype, contracted=contracted)
@@ -154,6 +167,18 @@ class MadeConstants:
             return self._types[operand.step][operand.output] if operand.step in self._types else None
         numbers = self.numbers.get(operand.variable or "")
         return None if numbers is None else self.tables.constants[numbers.constant].type
+
+
+def _is_finite(known: Wide | Bounds | None) -> bool:
+    return isinstance(known, Wide) and bool(np.isfinite(known.values).all())
+
+
+def _without_infinities(known: Wide) -> Wide:
+    """The same constant with zeros in place of infinite elements."""
+    if known.scale is None:
+        return known
+    infinite = np.isinf(known.values)
+    return replace(known, values=np.where(infinite, 0, known.values), scale=np.where(infinite, 0, known.scale))
 
 
 def residues(
