@@ -217,3 +217,49 @@ def test_softplus_with_its_threshold_is_softplus() -> None:
     body = """g (float[64] x) => (float[64] y) <float c = {20}, float k = {10}> {
         z = Mul(x, k) s = Softplus(z) a = Greater(z, c) y = Where(a, z, s) }"""
     assert _optimized(body)[0] == {"Mul": 1, "Softplus": 1}
+
+
+def test_gathering_a_row_along_a_moved_axis_moves_nothing() -> None:
+    # As PyTorch exports keys and values of one head.
+    body = """g (float[2, 3, 6, 4] x) => (float[2, 3, 1, 4] y) {
+        i = Constant<value_ints = [-2]>()
+        first = Transpose<perm = [2, 0, 1, 3]>(x)  row = Gather<axis = 0>(first, i)
+        y = Transpose<perm = [1, 2, 0, 3]>(row) }"""
+    assert sum(_optimized(body)[0].values()) == 1
+    assert "Transpose" not in _optimized(body)[0]
+
+
+ONE_COST = {
+    "a bias of zeros": (
+        "float[1, 3, 8, 8] x, float[4, 3, 3, 3] w",
+        "float[1, 4, 6, 6] y",
+        "n = Constant<value_ints = [4]>() b = ConstantOfShape(n) y = Conv(x, w, b)",
+        "y = Conv(x, w)",
+    ),
+    "a product with a bias of zeros": (
+        "float[5, 3] x, float[3, 4] w",
+        "float[5, 4] y",
+        "n = Constant<value_ints = [4]>() b = ConstantOfShape(n) y = Gemm(x, w, b)",
+        "y = MatMul(x, w)",
+    ),
+    "the mean of an image": (
+        "float[2, 3, 8, 8] x",
+        "float[2, 3, 1, 1] y",
+        "y = GlobalAveragePool(x)",
+        "a = Constant<value_ints = [2, 3]>() y = ReduceMean<keepdims = 1>(x, a)",
+    ),
+    "a sum of integers": (
+        "int32[2, 9] x",
+        "int32[2, 9] y",
+        "a = Constant<value_int = 1>() w = Cast<to = 7>(x) s = CumSum(w, a) y = Cast<to = 6>(s)",
+        "a = Constant<value_int = 1>() y = CumSum(x, a)",
+    ),
+}
+
+
+@pytest.mark.parametrize("host", ["cpu", "ort"])
+@pytest.mark.parametrize("name", ONE_COST)
+def test_both_spellings_have_one_cost(name: str, host: str) -> None:
+    inputs, output, first, second = ONE_COST[name]
+    costs = [_optimized(f"g ({inputs}) => ({output}) {{ {body} }}", host=host)[1] for body in (first, second)]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-12)
