@@ -80,7 +80,7 @@ class MadeConstants:
         self._known[index] = operator_bounds(op, attrs, bounds, types)
 
     def _passes_on_infinities(self, step: BuildStep) -> bool:
-        """Whether an operator's infinite results are elements of matched constants and literals, which nothing changes."""
+        """Whether infinite results of an operator are elements of matched constants and literals."""
         if requires_finite(step.constructor.op):
             return False
         passing = self._unlimited | self._passing
