@@ -41,7 +41,7 @@ from eqsat.extract.runtime_operators import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect
-from eqsat.report.summary import Totals
+from eqsat.report.summary import SearchRun, Totals
 from eqsat.result import Result
 from eqsat.rules.ast import Target
 from eqsat.schema.chosen_sizes import where_costed
@@ -301,17 +301,9 @@ class Search:
         is_best = objective == "best" and limited is None
         newer = about_opset(loaded.newer, priced, solution, clock) if is_best else ()
         solution = solution_with_bodies(solution, program, priced.pricing, self.nested.costs_of(inner))
-        summary = collect(
-            loaded,
-            priced,
-            solution,
-            program,
-            origins,
-            seconds=clock.seconds,
-            objective=objective,
-            numerics=self.options.numerics,
-            notes=(*self.notes, *about_undecided(self.saturation.statistics), *newer),
-        )
+        notes = (*self.notes, *about_undecided(self.saturation.statistics), *newer)
+        run = SearchRun(objective, self.options.numerics, clock.seconds, notes)
+        summary = collect(loaded, priced, solution, program, origins, run)
         summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if loaded.given is not self.model:
             cost, count = cost_before(loaded.given, loaded.targets, loaded.sizes)

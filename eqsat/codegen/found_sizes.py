@@ -279,8 +279,3 @@ def _count(x: Operand) -> int:
 def _identifier(name: str) -> str:
     text = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
     return text.strip("_") if text.strip("_")[:1].isalpha() else f"n_{text.strip('_')}"
-
-
-def is_size(value: int) -> bool:
-    """Whether a number or an expression of sizes is never negative."""
-    return bounds(value)[0] >= 0

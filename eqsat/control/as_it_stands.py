@@ -13,7 +13,7 @@ from eqsat.control.origins import origins_of_input
 from eqsat.model.write.max_opset import newer_in, within_opset
 from eqsat.model.write.too_new import TooNewError
 from eqsat.partition.plan import Plan
-from eqsat.report.summary import Totals
+from eqsat.report.summary import SearchRun, Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.stages.clock import Clock
@@ -58,9 +58,8 @@ def as_it_stands(
         after = before = _on_host(*cost_before(model, loaded.targets, loaded.sizes))
         if model is not loaded.given:
             before = _on_host(*cost_before(loaded.given, loaded.targets, loaded.sizes))
-        summary = summarize_untouched(
-            model, costs.targets, before, after, clock.seconds, objective, options.numerics, reason, notes
-        )
+        run = SearchRun(objective, options.numerics, clock.seconds, notes)
+        summary = summarize_untouched(model, costs.targets, before, after, reason, run)
     names = tuple(t.name for t in loaded.targets)
     seconds = dict(clock.seconds)
     return Result(

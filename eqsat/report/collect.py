@@ -36,11 +36,7 @@ def collect(
     solution: Solution,
     program: Program,
     origins: Mapping[str, Origin],
-    *,
-    seconds: Mapping[str, float],
-    objective: str,
-    numerics: str,
-    notes: Sequence[str] = (),
+    run: report.SearchRun,
 ) -> report.Summary:
     """The summary of one optimization."""
     assembled, pieces = program.assembled, program.regions
@@ -65,8 +61,8 @@ def collect(
     return report.Summary(
         model=loaded.model.graph.name or "model",
         targets=tuple(t.name for t in loaded.targets),
-        objective=objective,
-        numerics=numerics,
+        objective=run.objective,
+        numerics=run.numerics,
         before=before,
         after=after,
         bound=solution.bound,
@@ -79,12 +75,12 @@ def collect(
             stop_reason=saturation.stop_reason,
             growth=growth(saturation, formulation.snapshot, places),
         ),
-        seconds=dict(seconds),
+        seconds=dict(run.seconds),
         kernels=kernels,
         regions=region_rows(plan, pieces, _copy_costs(formulation, solution, pieces)),
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
-        notes=tuple(notes),
+        notes=tuple(run.notes),
         trust=trust_in(origins, (*loaded.every_rule, *loaded.claims)),
         memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
         graphs=(comparison,),

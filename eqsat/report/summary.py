@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
@@ -284,6 +284,23 @@ class Measured:
 
     seconds: float
     others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRun:
+    """How a search ran.
+
+    Attributes:
+        objective: What it minimised.
+        numerics: The class of the rules that it used.
+        seconds: By stage.
+        notes: Sentences for its user.
+    """
+
+    objective: str
+    numerics: str
+    seconds: Mapping[str, float]
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

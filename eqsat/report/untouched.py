@@ -5,7 +5,7 @@ Nothing is listed by operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
@@ -18,11 +18,8 @@ def summarize_untouched(
     targets: Sequence[Target],
     before: report.Totals,
     after: report.Totals,
-    seconds: Mapping[str, float],
-    objective: str,
-    numerics: str,
     reason: str,
-    notes: Sequence[str],
+    run: report.SearchRun,
 ) -> report.Summary:
     """The summary of a model that is executed unchanged on the host.
 
@@ -31,7 +28,7 @@ def summarize_untouched(
         before: Of the input.
         after: Of the model.
         reason: Why the search ended, as ``stop_reason`` of saturation and extraction.
-        notes: The same as sentences.
+        run: The notes say the same in sentences.
     """
     cost, running = after.cost, after.operators
     graph = model.graph
@@ -48,18 +45,18 @@ def summarize_untouched(
     return report.Summary(
         model=graph.name or "model",
         targets=tuple(t.name for t in targets),
-        objective=objective,
-        numerics=numerics,
+        objective=run.objective,
+        numerics=run.numerics,
         before=before,
         after=after,
         bound=0.0,
         gap=1.0 if cost > 0 else 0.0,
         stop_reason=reason,
         saturation=report.Saturation(0, 0, 0, reason),
-        seconds=dict(seconds),
+        seconds=dict(run.seconds),
         kernels=(),
         regions=(region,) if running else (),
         host_operators=(),
         rules=(),
-        notes=tuple(notes),
+        notes=tuple(run.notes),
     )
