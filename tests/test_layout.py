@@ -175,6 +175,31 @@ def test_a_fault_is_seen(file: str, source: str) -> None:
     assert faults(PACKAGE / file, '"""What it is for."""\n') == []
 
 
+OF_OPERATORS = ("ops", "codegen", "backends")
+"""Rooms with a file for each family of operators, in several folders: the family's name is what these files share."""
+
+
+def repeated(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Names of more than two files, with those of them that are not about a family of operators."""
+    by_name: dict[str, list[str]] = {}
+    for path in paths:
+        if not path.endswith("__init__.py"):
+            by_name.setdefault(path.rsplit("/", 1)[-1], []).append(path)
+    found = {name: [path for path in same if path.split("/")[0] not in OF_OPERATORS]
+             for name, same in by_name.items() if len(same) > 2}  # fmt: skip
+    return {name: others for name, others in found.items() if others}
+
+
+def test_names_of_files_say_what_is_in_them() -> None:
+    assert repeated(path.relative_to(PACKAGE).as_posix() for path in FILES) == {}
+
+
+def test_a_repeated_name_is_seen() -> None:
+    families = ["ops/families/pooling.py", "codegen/kernels/loops/pooling.py", "backends/onednn/pooling.py"]
+    assert repeated([*families, "api.py"]) == {}
+    assert repeated([*families, "report/pooling.py"]) == {"pooling.py": ["report/pooling.py"]}
+
+
 def circles(imports: Mapping[str, Iterable[str]]) -> list[set[str]]:
     """Modules that import each other, directly or through others."""
     graph = nx.DiGraph([(module, other) for module, others in imports.items() for other in others if other != module])

@@ -175,7 +175,7 @@ class CompiledClause:
 
     @property
     def _distinct(self) -> Iterator[str]:
-        """Facts: the results of a composite are different values, else it computes one of them in vain."""
+        """Facts: the results of a composite are different values; otherwise it would compute one of them twice."""
         roots = self.query.roots if self.layout is None else []
         return (f"(!= {a} {b})" for a, b in combinations(dict.fromkeys(roots), 2))
 

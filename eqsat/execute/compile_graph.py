@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
-from eqsat.execute import control
+from eqsat.execute import control_flow
 from eqsat.execute.compiled_graph import Instruction, Program
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
@@ -315,21 +315,23 @@ class _Compiler:
 
         if node.op_type == "If":
             then, otherwise = body("then_branch"), body("else_branch")
-            call = control.if_operation(then, otherwise)
+            call = control_flow.if_operation(then, otherwise)
             return _named(call, place), [*then.captured, *otherwise.captured]
         inner = body("body")
         if node.op_type == "Loop":
-            call = control.loop_operation(inner, max(inputs - 2, 0))
+            call = control_flow.loop_operation(inner, max(inputs - 2, 0))
         elif node.op_type == "SequenceMap":
-            call = control.sequence_map_operation(inner, inputs)
+            call = control_flow.sequence_map_operation(inner, inputs)
         else:
             scans = attributes["num_scan_inputs"].as_int()
             if self._opsets.get("", 0) < 9:
-                call = control.batched_scan_operation(inner, inputs - 1 - scans, scans, ints("directions"))
+                call = control_flow.batched_scan_operation(inner, inputs - 1 - scans, scans, ints("directions"))
             else:
                 lists = ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions")
                 in_axes, in_reverse, out_axes, out_reverse = (ints(name) for name in lists)
-                call = control.scan_operation(inner, inputs - scans, scans, in_axes, in_reverse, out_axes, out_reverse)
+                call = control_flow.scan_operation(
+                    inner, inputs - scans, scans, in_axes, in_reverse, out_axes, out_reverse
+                )
         return _named(call, place), list(inner.captured)
 
 

@@ -19,7 +19,7 @@ from eqsat.extract.shared import SharedSearch
 
 
 class RelaxedSearch(Attempt):
-    """Search the relaxed problem part by part; its best program is priced as what it is."""
+    """Search the relaxed problem part by part; its best program gets its exact price."""
 
     def run(self) -> bool:
         """Search if the relaxed problem has a context and smaller parts; whether it has."""

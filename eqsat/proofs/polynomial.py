@@ -172,7 +172,7 @@ class Ring:
         return isinstance(key, tuple) and key[0] == "root"
 
     def _without_square(self, monomial: Monomial, factor: Fraction) -> Poly:
-        """A monomial in which the square of a root is what it is the root of."""
+        """A monomial in which the operand of a root replaces the square of the root."""
         total: Poly = {_UNIT: factor}
         for atom, power in monomial:
             key = self.atoms[atom]

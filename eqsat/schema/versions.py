@@ -119,7 +119,7 @@ def opset_of_ir_version(version: int) -> int:
 
 
 def _accepts_more(newer: _Schema, older: _Schema) -> bool:
-    """Whether a schema accepts all nodes of an older one, and takes what they leave out for what it was."""
+    """Whether a schema accepts all nodes of an older one, with the same defaults for what they leave out."""
     for name, attribute in older.attributes.items():
         now = newer.attributes.get(name)
         if now is None or now.type != attribute.type or (now.required and not attribute.required):

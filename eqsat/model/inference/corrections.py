@@ -19,7 +19,7 @@ from eqsat.schema.types import OpKey
 _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 
 LONGEST = 160
-"""Characters of an expression for a size; a longer one becomes a symbol of its own, which says nothing."""
+"""Characters of an expression for a size; a longer one becomes a symbol of its own."""
 _SIZES = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 """Element types of shapes."""
 ENDLESS = 10**9

@@ -9,7 +9,7 @@ from eqsat.ops.sampling.node import Node
 
 
 def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:
-    """Rows, sum and columns of a product of two matrices, as far as they are not known drawn.
+    """Rows, sum and columns of a product of two matrices, drawn where they are not known.
 
     Args:
         node: The product.
