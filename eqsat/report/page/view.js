@@ -1,4 +1,4 @@
-/* One graph on a canvas: what is on the screen is drawn, nothing else. Sizes are those of eqsat/report/drawing.py. */
+/* One graph on a canvas: what is on the screen is drawn, nothing else. Sizes are those of eqsat/report/drawn_graphs.py. */
 "use strict";
 const [X, Y, KIND, OP, NAME, TARGET, READS, MAKES, COST, WORK, OPERATORS, STEPS, FOLDED] = Array(13).keys();
 const NODE = [176, 40], LEAF = [150, 26], BAND = 400, LONG = 20, LEGIBLE = 0.45, COARSE = 0.18;
