@@ -28,6 +28,7 @@ from eqsat.model.read.remarks import put_back, remarks_of
 from eqsat.model.read.rounds import take_scalars
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
+from eqsat.model.read.sparse import make_dense
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
 from eqsat.model.symbols import name_dims, shaped_values
@@ -84,6 +85,7 @@ def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mappi
     restore_functions(source)
     remarks = remarks_of(source.proto)
     set_aside(source)
+    make_dense(source)
     check(source)
     use_declarations(source)
     inline_foreign(source)

@@ -1,4 +1,4 @@
-"""Sequences whose elements are known: what reads them reads the elements.
+"""Sequences and optionals whose elements are known: what reads them reads the elements.
 
 Exporters write Python lists as sequences: PyTorch's ``split`` and ``tensor_split`` make one that a loop fills and of
 which each element is then taken. Everything after a sequence has no known shape, so nothing there could be optimized.
@@ -23,7 +23,7 @@ _Elements = tuple[ir.Value, ...]
 
 
 def has_sequences(model: ir.Model) -> bool:
-    """Whether a node makes a sequence."""
+    """Whether a node makes a sequence or an optional."""
     nodes = ir.traversal.RecursiveGraphIterator(model.graph)
     return any(node.op_type in _MAKERS and node.op_type != "Identity" and not node.domain for node in nodes)
 
@@ -77,6 +77,10 @@ def _empty(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> _
 
 def _construct(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> _Elements | None:
     return tuple(v for v in node.inputs if v is not None)
+
+
+def _optional(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> _Elements | None:
+    return tuple(v for v in node.inputs[:1] if v is not None)
 
 
 def _copy(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> _Elements | None:
@@ -158,6 +162,15 @@ def _concat(node: ir.Node, elements: _Elements, editor: Editor) -> ir.Value | No
     return editor.insert(node, "Concat", parts, f"{node.outputs[0].name}_joined", axis=axis)
 
 
+def _has(node: ir.Node, elements: _Elements, editor: Editor) -> ir.Value | None:
+    assert isinstance(node.graph, ir.Graph)
+    return editor.constant(node.graph, "has_element", np.array(bool(elements)))
+
+
+def _get(node: ir.Node, elements: _Elements, editor: Editor) -> ir.Value | None:
+    return elements[0] if elements else None
+
+
 def _given(node: ir.Node, known: dict[ir.Value, _Elements]) -> _Elements | None:
     first = node.inputs[0]
     return None if first is None else known.get(first)
@@ -183,10 +196,13 @@ _MAKERS: dict[str, Callable[[ir.Node, dict[ir.Value, _Elements], Editor], _Eleme
     "SequenceInsert": _insert,
     "SequenceErase": _erase,
     "SplitToSequence": _split,
+    "Optional": _optional,
     "Identity": _copy,
 }
 _READERS: dict[str, Callable[[ir.Node, _Elements, Editor], ir.Value | None]] = {
     "SequenceAt": _at,
     "SequenceLength": _length,
     "ConcatFromSequence": _concat,
+    "OptionalHasElement": _has,
+    "OptionalGetElement": _get,
 }

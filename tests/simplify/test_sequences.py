@@ -47,6 +47,10 @@ ELEMENTS = {
                       {"Split", "Squeeze", "Mul", "Gather", "Slice"}),
     "split in pieces of two": ("s = SplitToSequence<axis=-1>(x, two) e = SequenceAt(s, least) z = Exp(e)", None),
     "split in given sizes": ("s = SplitToSequence<axis=1>(x, sizes) e = SequenceAt(s, one) z = Exp(e)", None),
+    "of an optional": ("o = Optional(x) e = OptionalGetElement(o) z = Exp(e)", {"Exp"}),
+    "asked for": ("o = Optional(x) h = OptionalHasElement(o) f = Cast<to=1>(h) z = Add(x, f)", {"Add"}),
+    "a sequence in an optional": ("s = SequenceConstruct(x, y) o = Optional(s) t = OptionalGetElement(o) "
+                                  "e = SequenceAt(t, one) z = Exp(e)", {"Exp"}),
 }  # fmt: skip
 CONSTANTS = "int64 nought = {0}, int64 one = {1}, int64 least = {-1}, int64 two = {2}, int64[3] sizes = {1, 4, 2}"
 
@@ -56,7 +60,7 @@ def test_elements_are_read_in_the_place_of_their_sequence(name: str, tmp_path: P
     nodes, expected = ELEMENTS[name]
     result = checked(model(nodes, CONSTANTS), tmp_path, [{"x": X, "y": X[::-1].copy()}])
     found = operators(result.model)
-    assert not any("Sequence" in op for op in found)
+    assert not any("Sequence" in op or "Optional" in op for op in found)
     assert expected is None or found <= expected
 
 

@@ -162,9 +162,6 @@ class _Checker:
             for d in value.type.tensor_type.shape.dim:
                 require_text(d.dim_param, self.source.at(f"tensor {value.name!r}"))
                 check_symbol(d.dim_param, self.source.at(f"tensor {value.name!r}"))
-        for sparse in graph.sparse_initializer:
-            hint = "store it as a dense one"
-            raise self._error("dense initializers are required", f"tensor {sparse.values.name!r}", "a sparse one", hint)
         own = {value.name: "input" for value in graph.input}
         for tensor in graph.initializer:
             own[tensor.name] = "initializer"
