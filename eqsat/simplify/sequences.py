@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.schema.attributes import subgraphs
 from eqsat.simplify.edit import Editor, constant_of, number_of
 from eqsat.simplify.site import is_control
-from eqsat.simplify.unroll import copies, unroll
+from eqsat.simplify.unroll import MOST_OPERATORS, copies, unroll
 
 MOST_ELEMENTS = 512
 """Elements of a sequence that are followed; each may become an output of a Split."""
@@ -54,7 +54,9 @@ def take_elements(graph: ir.Graph, editor: Editor, known: dict[ir.Value, _Elemen
             changed |= take_elements(body, editor, known)
         if node.domain or is_control(node):
             continue
-        if node.op_type in _MAKERS:
+        if node.op_type == "SequenceMap":
+            changed |= _map(node, known, editor)
+        elif node.op_type in _MAKERS:
             elements = _MAKERS[node.op_type](node, known, editor)
             if elements is not None and len(elements) <= MOST_ELEMENTS:
                 known[node.outputs[0]] = elements
@@ -113,7 +115,8 @@ def _split(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> _
     if value is None or not isinstance(length, int) or not length or (given is not None and sizes is None):
         return None
     pieces = _pieces(length, sizes)
-    read = any(not user.domain and user.op_type in _MAKERS | _READERS for user, _ in node.outputs[0].uses())
+    readers = {*_MAKERS, *_READERS, "SequenceMap"}
+    read = any(not user.domain and user.op_type in readers for user, _ in node.outputs[0].uses())
     if not read or len(pieces) > MOST_ELEMENTS or sum(pieces) != length or not isinstance(graph, ir.Graph):
         return None
     if len(pieces) == 1:
@@ -136,6 +139,34 @@ def _pieces(length: int, sizes: np.ndarray | None) -> list[int]:
         return sizes.tolist()
     size = 1 if sizes is None else max(int(sizes), 1)
     return [min(size, length - at) for at in range(0, length, size)]
+
+
+def _map(node: ir.Node, known: dict[ir.Value, _Elements], editor: Editor) -> bool:
+    """Puts a copy of the body for each element in the place of a SequenceMap; its results are sequences of elements."""
+    graph, first = node.graph, _given(node, known)
+    body = node.attributes["body"].as_graph()
+    size = len(first or ()) * max(sum(1 for _ in ir.traversal.RecursiveGraphIterator(body)), 1)
+    if not first or size > MOST_OPERATORS or not isinstance(graph, ir.Graph):
+        return False
+    columns: list[_Elements] = [first]
+    for value in node.inputs[1:]:
+        if value is None:
+            return False
+        sequence = isinstance(value.type, ir.SequenceType)
+        column = known.get(value) if sequence else (value,) * len(first)
+        if column is None or len(column) != len(first):
+            return False
+        columns.append(column)
+    rows = [editor.copy_in(body, node, dict(zip(body.inputs, row, strict=True))) for row in zip(*columns, strict=True)]
+    for value, elements in zip(node.outputs, zip(*rows, strict=True), strict=True):
+        made = ir.Node("", "SequenceConstruct", elements)
+        made.outputs[0].name = editor.name(f"{value.name}_elements")
+        made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
+        graph.insert_before(node, made)
+        known[made.outputs[0]] = tuple(elements)
+        editor.replace(value, made.outputs[0], node)
+    graph.remove(node, safe=True)
+    return True
 
 
 # ---- what reads sequences --------------------------------------------------------------------------

@@ -64,6 +64,24 @@ def test_elements_are_read_in_the_place_of_their_sequence(name: str, tmp_path: P
     assert expected is None or found <= expected
 
 
+MAPS = {
+    "one sequence": ("s = SequenceConstruct(x, y)", "(s)", "float[6,7] e", "r = Exp(e)"),
+    "two sequences": ("s = SequenceConstruct(x, y) t = SequenceConstruct(y, y)", "(s, t)", "float[6,7] e, float[6,7] f",
+                      "r = Sub(e, f)"),
+    "a tensor for all": ("s = SequenceConstruct(x, y)", "(s, y)", "float[6,7] e, float[6,7] f", "r = Sub(e, f)"),
+    "pieces": ("s = SplitToSequence<axis=1>(x, two)", "(s)", "float[6,?] e", "r = Exp(e)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_over_a_sequence_is_its_body_for_each_element(name: str, tmp_path: Path) -> None:
+    makes, operands, inputs, body = MAPS[name]
+    mapped = f"m = SequenceMap{operands} <body = b ({inputs}) => (float[6,?] r) {{ {body} }}>"
+    source = model(f"{makes} {mapped} z = ConcatFromSequence<axis=1>(m)", CONSTANTS)
+    result = checked(source, tmp_path, [{"x": X, "y": 2 * X}])
+    assert not any("Sequence" in op for op in operators(result.model))
+
+
 def test_elements_stacked_along_a_new_axis(tmp_path: Path) -> None:
     for axis in (0, 1, 2, -1, -3):
         nodes = f"s = SequenceConstruct(x, y) z = ConcatFromSequence<axis={axis}, new_axis=1>(s)"
