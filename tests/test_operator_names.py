@@ -18,7 +18,7 @@ MOST = 5
 ABOUT_OPERATORS = {
     # The meaning of operators for proofs, which must not come from the kernels that proofs speak for.
     "proofs/arrays.py", "proofs/bits.py", "proofs/choices.py", "proofs/equal.py", "proofs/operators_of_every_rank.py",
-    "proofs/polynomial.py", "proofs/reals.py",
+    "proofs/polynomial.py", "proofs/reals.py", "proofs/term_tensors.py",
     # Operators whose results the standard decides to the bit.
     "proofs/all_values.py",
     # The history of the standard.

@@ -154,6 +154,7 @@ class _Check:
             raise Rejected(f"a constant of the right side is out of range: {audit.statistics.misfit}")
         if not audit.statistics.applied:
             message = "all conditions hold and yet the rule does not apply"
+            message += f": {audit.statistics.unknown}" if audit.statistics.unknown else ""
             if not self.silent:
                 self._report("silent", instance, message, seed)
             self.silent[clause] = self.silent.get(clause, 0) + 1

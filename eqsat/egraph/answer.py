@@ -73,6 +73,7 @@ class Answerer:
         mismatches: How many signatures had one.
         misfit: First message of a constant that its element type cannot hold, empty if there was none.
         misfits: How many signatures had one.
+        unknown: First message of a right side that cannot be computed, empty if there was none.
         undecided: Signatures on which free sizes keep the clause from applying.
     """
 
@@ -83,6 +84,7 @@ class Answerer:
         self.mismatches = 0
         self.misfit = ""
         self.misfits = 0
+        self.unknown = ""
         self.undecided = Undecided(places)
         self._names = {v: k for k, v in clause.query.tensors.items()}
 
@@ -117,6 +119,7 @@ class Answerer:
             self.misfit = self.misfit or str(error)
             return Refusal(RIGHT, "a right side whose constants fit their types", str(error))
         except NotApplicable as error:
+            self.unknown = self.unknown or str(error)
             return Refusal(RIGHT, "a right side that can be computed", str(error))
         except TypeMismatch as error:
             self.mismatches += 1

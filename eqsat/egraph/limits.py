@@ -93,6 +93,7 @@ class RuleStatistics:
         mismatch: The first such contradiction, empty if none.
         misfits: Signatures on which it would make a constant that its type cannot hold; there it is not applied.
         misfit: The first such constant, empty if none.
+        unknown: Why its right side cannot be computed somewhere although its conditions hold, empty if it can.
         undecided: Signatures on which its conditions hold at sizes where costs are taken, but not at all sizes.
         undecided_condition: The first such condition and these sizes, empty if none.
     """
@@ -107,6 +108,7 @@ class RuleStatistics:
     mismatch: str = ""
     misfits: int = 0
     misfit: str = ""
+    unknown: str = ""
     undecided: int = 0
     undecided_condition: str = ""
 

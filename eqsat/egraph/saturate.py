@@ -409,6 +409,7 @@ class Saturation:
             statistics.mismatch = statistics.mismatch or state.answerer.mismatch
             statistics.misfits += state.answerer.misfits
             statistics.misfit = statistics.misfit or state.answerer.misfit
+            statistics.unknown = statistics.unknown or state.answerer.unknown
             undecided = state.answerer.undecided
             statistics.undecided += undecided.signatures
             statistics.undecided_condition = statistics.undecided_condition or undecided.example

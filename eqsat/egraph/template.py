@@ -168,7 +168,7 @@ class Evaluation:
             raise NotApplicable(str(error)) from error
 
     def _operand_dtype(self, op: OpKey, index: int, types: Sequence[TensorType | None], constant: int) -> ir.DataType:
-        """The element type of a literal operand: the schema's only one, or that of a neighbour of the same kind."""
+        """The element type of a literal operand: the schema's only one, or a neighbour's, first of the same kind."""
         step = self.layout.steps[constant]
         assert isinstance(step, ConstantStep)
         if isinstance(step.template, Tensor) and step.template.dtype is not None:
@@ -190,6 +190,8 @@ class Evaluation:
             whole = isinstance(step.template, Tensor) or allowed <= _WHOLE
             if found is None and whole and ir.DataType.INT64 in allowed:
                 return ir.DataType.INT64
+            # The exponent of Pow may have a type of its own, and is a number like its neighbour all the same.
+            found = found or next((t.dtype for t in types if t is not None and t.dtype in allowed), None)
         if found is None:
             raise NotApplicable("no neighbour gives the literal its element type")
         return found

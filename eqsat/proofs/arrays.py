@@ -9,9 +9,9 @@ meaning from the kernel that it speaks for. An operator that is missing here onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
-from math import sqrt
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,26 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
+from eqsat.proofs.term_arrays import (
+    Array,
+    Attrs,
+    Given,
+    each,
+    elementwise,
+    filled,
+    minus,
+    multiplied,
+    over,
+    plus,
+    present,
+    scalar,
+    terms,
+    times,
+    total,
+)
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 
-Array = np.ndarray
-"""Of terms, or of integers whose values are known."""
-Given = Sequence[Array | None]
-Attrs = Mapping[str, Any]
 _MOVES = frozenset(
     {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Concat", "Split"}
     | {"Gather", "GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth", "Pad"}
@@ -48,41 +61,17 @@ def computed(op: OpKey, attrs: Attrs, given: Given, outputs: int, *, rounds: boo
     if op.domain not in ("", "eqsat"):
         raise NotModelled(f"{op}: not modelled")
     if name in _SAME or (name == "Dropout" and outputs == 1 and (len(given) < 3 or _is_false(given[2]))):
-        return [_present(given[0])]
+        return [present(given[0])]
     if name in _MOVES:
         return _moved(op, attrs, given, outputs)
     if has(op, Trait.ELEMENTWISE):
-        return [_elementwise(op, attrs, given)]
+        return [elementwise(op, attrs, given)]
     make = _OPERATORS.get(name)
     if make is None:
         raise NotModelled(f"{op}: not modelled at bounded sizes")
     if rounds and name not in _SELECTING:
         raise NotModelled(f"{op}: how it rounds is not modelled")
     return [make(attrs, given)]
-
-
-def terms(array: Array) -> Array:
-    """An array whose elements are terms."""
-    if array.dtype == object:
-        return array
-    found = np.empty(array.shape, object)
-    for place in np.ndindex(array.shape):
-        found[place] = number(array[place].item())
-    return found
-
-
-def filled(shape: Iterable[int], make: Callable[[tuple[int, ...]], Term]) -> Array:
-    """An array by place."""
-    found = np.empty(tuple(shape), object)
-    for place in np.ndindex(found.shape):
-        found[place] = make(place)
-    return found
-
-
-def _present(array: Array | None) -> Array:
-    if array is None:
-        raise NotModelled("an operand that is absent")
-    return array
 
 
 def _is_false(array: Array | None) -> bool:
@@ -120,61 +109,11 @@ def _at(known: list[Term], numbers: Array) -> Array:
     return filled(numbers.shape, lambda place: known[int(numbers[place])])
 
 
-def _elementwise(op: OpKey, attrs: Attrs, given: Given) -> Array:
-    data: Any = tuple(sorted(attrs.items()))
-    operands = [terms(a) for a in given if a is not None]
-    if op.name == "Clip":
-        present = [a is not None for a in given[1:]]
-        data = (("present", (*present, *[False] * (2 - len(present)))),)
-    shape = np.broadcast_shapes(*(a.shape for a in operands))
-    wide = [np.broadcast_to(a, shape) for a in operands]
-    return filled(shape, lambda place: apply(op.name, (a[place] for a in wide), data))
-
-
 # ---- sums and products --------------------------------------------------------------------------------------------
 
 
-def total(parts: Iterable[Term]) -> Term:
-    """The sum of some terms."""
-    found: Term | None = None
-    for part in parts:
-        found = part if found is None else apply("Add", (found, part))
-    return number(0) if found is None else found
-
-
-def _times(a: Term, b: Term) -> Term:
-    return apply("Mul", (a, b))
-
-
-def _plus(a: Array, b: Array) -> Array:
-    return _elementwise(OpKey("", "Add"), {}, [a, b])
-
-
-def _by(a: Array, b: Array) -> Array:
-    return _elementwise(OpKey("", "Mul"), {}, [a, b])
-
-
-def _minus(a: Array, b: Array) -> Array:
-    return _elementwise(OpKey("", "Sub"), {}, [a, b])
-
-
-def _over(a: Array, b: Array) -> Array:
-    return _elementwise(OpKey("", "Div"), {}, [a, b])
-
-
-def _each(name: str, a: Array) -> Array:
-    return _elementwise(OpKey("", name), {}, [a])
-
-
-def _term(value: Any) -> Array:
-    """A number of an attribute."""
-    found = np.empty((), object)
-    found[()] = value if isinstance(value, Term) else number(value)
-    return found
-
-
 def _matmul(attrs: Attrs, given: Given) -> Array:
-    a, b = terms(_present(given[0])), terms(_present(given[1]))
+    a, b = terms(present(given[0])), terms(present(given[1]))
     rows, columns = a.ndim == 1, b.ndim == 1
     a = a[None, :] if rows else a
     b = b[:, None] if columns else b
@@ -184,7 +123,7 @@ def _matmul(attrs: Attrs, given: Given) -> Array:
 
     def element(place: tuple[int, ...]) -> Term:
         *at, i, j = place
-        return total(_times(a[(*at, i, k)], b[(*at, k, j)]) for k in range(a.shape[-1]))
+        return total(times(a[(*at, i, k)], b[(*at, k, j)]) for k in range(a.shape[-1]))
 
     found = filled((*batch, a.shape[-2], b.shape[-1]), element)
     if rows:
@@ -193,19 +132,19 @@ def _matmul(attrs: Attrs, given: Given) -> Array:
 
 
 def _gemm(attrs: Attrs, given: Given) -> Array:
-    a, b = terms(_present(given[0])), terms(_present(given[1]))
+    a, b = terms(present(given[0])), terms(present(given[1]))
     a = a.T if attrs.get("transA") else a
     b = b.T if attrs.get("transB") else b
-    found = _by(_matmul({}, [a, b]), _term(attrs.get("alpha", 1.0)))
+    found = multiplied(_matmul({}, [a, b]), scalar(attrs.get("alpha", 1.0)))
     if len(given) > 2 and given[2] is not None:
-        found = _plus(found, _by(terms(given[2]), _term(attrs.get("beta", 1.0))))
+        found = plus(found, multiplied(terms(given[2]), scalar(attrs.get("beta", 1.0))))
     return found
 
 
 def _axes(attrs: Attrs, given: Given, index: int = 1) -> tuple[int, ...]:
-    x = _present(given[0])
+    x = present(given[0])
     if len(given) > index and given[index] is not None:
-        axes = _present(given[index])
+        axes = present(given[index])
         if axes.dtype == object:
             raise NotModelled("axes that are not known")
         found = tuple(sorted(int(a) % x.ndim for a in axes.ravel()))
@@ -240,8 +179,8 @@ def _extreme(name: str) -> Callable[[list[Term]], Term]:
 
 def _reduction(of: Callable[[list[Term]], Term], before: str = "") -> Callable[[Attrs, Given], Array]:
     def reduce(attrs: Attrs, given: Given) -> Array:
-        x = terms(_present(given[0]))
-        x = _by(x, x) if before == "square" else _each(before, x) if before else x
+        x = terms(present(given[0]))
+        x = multiplied(x, x) if before == "square" else each(before, x) if before else x
         return _reduced(x, _axes(attrs, given), bool(attrs.get("keepdims", 1)), of)
 
     return reduce
@@ -251,7 +190,7 @@ def _reduction(of: Callable[[list[Term]], Term], before: str = "") -> Callable[[
 
 
 def _conv(attrs: Attrs, given: Given) -> Array:
-    x, w = terms(_present(given[0])), terms(_present(given[1]))
+    x, w = terms(present(given[0])), terms(present(given[1]))
     n = x.ndim - 2
     strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
     pads, group = attrs.get("pads") or [0] * (2 * n), attrs.get("group", 1)
@@ -269,16 +208,16 @@ def _conv(attrs: Attrs, given: Given) -> Array:
             for k in product(*map(range, w.shape[2:])):
                 spot = [at[d] * strides[d] - pads[d] + k[d] * dilations[d] for d in range(n)]
                 if all(0 <= spot[d] < x.shape[2 + d] for d in range(n)):
-                    parts.append(_times(x[(image, first + channel, *spot)], w[(out, channel, *k)]))
+                    parts.append(times(x[(image, first + channel, *spot)], w[(out, channel, *k)]))
         if len(given) > 2 and given[2] is not None:
-            parts.append(terms(_present(given[2]))[out])
+            parts.append(terms(present(given[2]))[out])
         return total(parts)
 
     return filled((x.shape[0], w.shape[0], *sizes), element)
 
 
 def _conv_transpose(attrs: Attrs, given: Given) -> Array:
-    x, w = terms(_present(given[0])), terms(_present(given[1]))
+    x, w = terms(present(given[0])), terms(present(given[1]))
     n = x.ndim - 2
     strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
     pads, group = attrs.get("pads") or [0] * (2 * n), attrs.get("group", 1)
@@ -295,8 +234,8 @@ def _conv_transpose(attrs: Attrs, given: Given) -> Array:
                 at = tuple(spot[d] * strides[d] + k[d] * dilations[d] - pads[d] for d in range(n))
                 if all(0 <= at[d] < sizes[d] for d in range(n)):
                     place = (image, channel // ins * outs + out, *at)
-                    parts.setdefault(place, []).append(_times(x[(image, channel, *spot)], w[(channel, out, *k)]))
-    bias = terms(_present(given[2])) if len(given) > 2 and given[2] is not None else None
+                    parts.setdefault(place, []).append(times(x[(image, channel, *spot)], w[(channel, out, *k)]))
+    bias = terms(present(given[2])) if len(given) > 2 and given[2] is not None else None
 
     def element(place: tuple[int, ...]) -> Term:
         return total([*parts.get(place, []), *([] if bias is None else [bias[place[1]]])])
@@ -306,7 +245,7 @@ def _conv_transpose(attrs: Attrs, given: Given) -> Array:
 
 def _whole_pool(of: Callable[[list[Term]], Term]) -> Callable[[Attrs, Given], Array]:
     def pool(attrs: Attrs, given: Given) -> Array:
-        x = terms(_present(given[0]))
+        x = terms(present(given[0]))
         return _reduced(x, range(2, x.ndim), True, of)
 
     return pool
@@ -314,7 +253,7 @@ def _whole_pool(of: Callable[[list[Term]], Term]) -> Callable[[Attrs, Given], Ar
 
 def _pool(of: Callable[[list[Term]], Term], counts: bool) -> Callable[[Attrs, Given], Array]:
     def pool(attrs: Attrs, given: Given) -> Array:
-        x = terms(_present(given[0]))
+        x = terms(present(given[0]))
         n, kernel = x.ndim - 2, attrs["kernel_shape"]
         strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
         pads = attrs.get("pads") or [0] * (2 * n)
@@ -343,23 +282,23 @@ def _pool(of: Callable[[list[Term]], Term], counts: bool) -> Callable[[Attrs, Gi
 
 
 def _along(vector: Array | None, x: Array, axis: int = 1) -> Array:
-    return terms(_present(vector)).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return terms(present(vector)).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
 
 
 def _batch_normalization(attrs: Attrs, given: Given) -> Array:
     if attrs.get("training_mode"):
         raise NotModelled("a batch normalization that is trained")
-    x = terms(_present(given[0]))
+    x = terms(present(given[0]))
     scale, bias, mean, variance = (_along(v, x) for v in given[1:5])
-    root = _each("Sqrt", _plus(variance, _term(attrs.get("epsilon", 1e-5))))
-    return _plus(_over(_by(_minus(x, mean), scale), root), bias)
+    root = each("Sqrt", plus(variance, scalar(attrs.get("epsilon", 1e-5))))
+    return plus(over(multiplied(minus(x, mean), scale), root), bias)
 
 
 def _normalized(x: Array, axes: Sequence[int], epsilon: Any, centre: bool = True) -> Array:
     if centre:
-        x = _minus(x, _reduced(x, axes, True, _mean))
-    variance = _reduced(_by(x, x), axes, True, _mean)
-    return _over(x, _each("Sqrt", _plus(variance, _term(epsilon))))
+        x = minus(x, _reduced(x, axes, True, _mean))
+    variance = _reduced(multiplied(x, x), axes, True, _mean)
+    return over(x, each("Sqrt", plus(variance, scalar(epsilon))))
 
 
 def _last_axes(attrs: Attrs, x: Array) -> range:
@@ -368,48 +307,67 @@ def _last_axes(attrs: Attrs, x: Array) -> range:
 
 def _layer(centre: bool) -> Callable[[Attrs, Given], Array]:
     def normalize(attrs: Attrs, given: Given) -> Array:
-        x = terms(_present(given[0]))
-        found = _by(_normalized(x, _last_axes(attrs, x), attrs.get("epsilon", 1e-5), centre), terms(_present(given[1])))
-        return _plus(found, terms(given[2])) if len(given) > 2 and given[2] is not None else found
+        x = terms(present(given[0]))
+        found = multiplied(
+            _normalized(x, _last_axes(attrs, x), attrs.get("epsilon", 1e-5), centre), terms(present(given[1]))
+        )
+        return plus(found, terms(given[2])) if len(given) > 2 and given[2] is not None else found
 
     return normalize
 
 
 def _instance_normalization(attrs: Attrs, given: Given) -> Array:
-    x = terms(_present(given[0]))
+    x = terms(present(given[0]))
     found = _normalized(x, range(2, x.ndim), attrs.get("epsilon", 1e-5))
-    return _plus(_by(found, _along(given[1], x)), _along(given[2], x))
+    return plus(multiplied(found, _along(given[1], x)), _along(given[2], x))
 
 
 def _group_normalization(attrs: Attrs, given: Given) -> Array:
-    x = terms(_present(given[0]))
+    x = terms(present(given[0]))
     rows = x.reshape(x.shape[0], attrs["num_groups"], -1)
     found = _normalized(rows, (2,), attrs.get("epsilon", 1e-5)).reshape(x.shape)
-    return _plus(_by(found, _along(given[1], x)), _along(given[2], x))
+    return plus(multiplied(found, _along(given[1], x)), _along(given[2], x))
 
 
 def _softmax(attrs: Attrs, given: Given) -> Array:
-    x = _each("Exp", terms(_present(given[0])))
-    return _over(x, _reduced(x, (int(attrs.get("axis", -1)) % x.ndim,), True, total))
+    x = each("Exp", terms(present(given[0])))
+    return over(x, _reduced(x, (int(attrs.get("axis", -1)) % x.ndim,), True, total))
 
 
 def _attention(attrs: Attrs, given: Given) -> Array:
-    q, k, v = (terms(_present(a)) for a in given[:3])
-    plain = ("is_causal", "softcap", "qk_matmul_output_mode")
-    if q.ndim != 4 or any(attrs.get(name) for name in plain) or any(a is not None for a in given[4:]):
-        raise NotModelled("Attention: modelled for four dimensions without further outputs only")
-    if q.shape[1] != k.shape[1] or attrs.get("softmax_precision"):
-        raise NotModelled("Attention: modelled for equal numbers of heads only")
+    q, k, v = (terms(present(a)) for a in given[:3])
+    if attrs.get("qk_matmul_output_mode") or any(a is not None for a in given[4:]):
+        raise NotModelled("Attention: not modelled with a cache or further outputs")
+    if any(attrs.get(name, -1) not in (None, -1) for name in ("left_window_size", "right_window_size")):
+        raise NotModelled("Attention: not modelled with a window")
+    if attrs.get("softmax_precision") or q.ndim not in (3, 4):
+        raise NotModelled("Attention: not modelled with a precision of its own")
+    rows = q.ndim == 3
+    if rows:
+        heads = attrs["q_num_heads"], attrs["kv_num_heads"], attrs["kv_num_heads"]
+        q, k, v = (_heads(x, n) for x, n in zip((q, k, v), heads, strict=True))
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scale = attrs.get("scale")
     if scale is None:
-        root = sqrt(q.shape[3])
-        if root != int(root):
-            raise NotModelled("Attention: a root that is not a whole number")
-        scale = 1 / root
-    scores = _by(_matmul({}, [q, k.transpose(0, 1, 3, 2)]), _term(scale))
+        scale = apply("Div", (number(1), apply("Sqrt", (number(q.shape[3]),))))
+    scores = multiplied(_matmul({}, [q, k.transpose(0, 1, 3, 2)]), scalar(scale))
+    bound = attrs.get("softcap")
+    if isinstance(bound, Term) or bound:
+        scores = multiplied(each("Tanh", over(scores, scalar(bound))), scalar(bound))
+    hidden = scalar(-inf)
     if len(given) > 3 and given[3] is not None:
-        scores = _plus(scores, terms(given[3]))
-    return _matmul({}, [_softmax({}, [scores]), v])
+        mask = present(given[3])
+        if mask.dtype == bool:
+            mask = np.where(mask, scalar(0), hidden)
+        scores = plus(scores, terms(mask))
+    if attrs.get("is_causal"):
+        scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, hidden)
+    found = _matmul({}, [_softmax({}, [scores]), v])
+    return found.transpose(0, 2, 1, 3).reshape(*found.shape[:1], found.shape[2], -1) if rows else found
+
+
+def _heads(x: Array, count: int) -> Array:
+    return x.reshape(*x.shape[:2], count, -1).transpose(0, 2, 1, 3)
 
 
 _SELECTING = frozenset({"ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool"})

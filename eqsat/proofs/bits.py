@@ -24,7 +24,14 @@ from eqsat.schema.opset import has_one_type
 from eqsat.schema.types import OpKey
 
 WORK = 8_000_000
-"""Of the solver, in its own unit, for one pair of elements of one type."""
+"""Of the solver, in its own unit, for one pair of elements of one type, without products."""
+FEW_GATES = 300
+"""Circuits of so many gates halve the work that the solver may do."""
+DIVISION = 4
+"""Of a quotient, beside those of a product."""
+_PRODUCTS = ("Mul", "Div", "Reciprocal", "Mod")
+CIRCUITS = ("Add", "Sub", "Sum", *_PRODUCTS)
+"""Operators that may be functions instead."""
 _EXPONENTS = {
     ir.DataType.FLOAT16: (5, 11),
     ir.DataType.BFLOAT16: (8, 8),
@@ -39,13 +46,16 @@ class Bits:
 
     Args:
         types: Element type by symbol.
+        functions: Whether products, quotients and sums of floats are functions of which the solver knows only signs,
+            NaN and that operands may be swapped. What is equal even so is equal; circuits take the solver long.
     """
 
-    def __init__(self, types: Mapping[Hashable, ir.DataType]) -> None:
+    def __init__(self, types: Mapping[Hashable, ir.DataType], *, functions: bool = False) -> None:
         import z3
 
         self.z3: Any = z3
         self.types = types
+        self.functions = functions
         self.facts: list[Any] = []
         self.defined: list[Any] = []
         self._symbols: dict[Hashable, Any] = {}
@@ -122,18 +132,16 @@ class Bits:
     def _of_floats(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
         z3, rounding = self.z3, self.z3.RNE()
         match term.op:
-            case "Add":
-                return z3.fpAdd(rounding, *args)
-            case "Sum" if len(args) <= 2:
-                return args[0] if len(args) == 1 else z3.fpAdd(rounding, *args)
-            case "Sub":
-                return z3.fpSub(rounding, *args)
+            case "Sum" if len(args) == 1:
+                return args[0]
+            case "Add" | "Sum" | "Sub" if len(args) == 2:
+                args = args if term.op != "Sub" else [args[0], z3.fpNeg(args[1])]
+                return self._of_two("Add", *args) if self.functions else z3.fpAdd(rounding, *args)
             case "Mul":
-                return z3.fpMul(rounding, *args)
-            case "Div":
-                return z3.fpDiv(rounding, *args)
-            case "Reciprocal":
-                return z3.fpDiv(rounding, self.number(Fraction(1), dtype), args[0])
+                return self._product("Mul", *args) if self.functions else z3.fpMul(rounding, *args)
+            case "Div" | "Reciprocal":
+                args = args if term.op == "Div" else [self.number(Fraction(1), dtype), args[0]]
+                return self._product("Div", *args) if self.functions else z3.fpDiv(rounding, *args)
             case "Neg":
                 return z3.fpNeg(args[0])
             case "Abs":
@@ -161,6 +169,23 @@ class Bits:
             case "IsNaN":
                 return z3.fpIsNaN(args[0])
         return None
+
+    def _product(self, op: str, a: Any, b: Any) -> Any:
+        """A product or quotient of floats: the signs, and a function of the magnitudes."""
+        z3 = self.z3
+        found = self._of_two(op, z3.fpAbs(a), z3.fpAbs(b))
+        self.facts.append(z3.Not(z3.fpIsNegative(found)))
+        return z3.If(z3.Xor(z3.fpIsNegative(a), z3.fpIsNegative(b)), z3.fpNeg(found), found)
+
+    def _of_two(self, op: str, a: Any, b: Any) -> Any:
+        """A function of two numbers of one sort."""
+        z3 = self.z3
+        function = z3.Function(f"{op} {a.sort()}", a.sort(), a.sort(), a.sort())
+        if op in ("Add", "Mul"):
+            self.facts.append(function(a, b) == function(b, a))
+        if z3.is_fp(a):
+            self.facts.append(z3.Implies(z3.Or(z3.fpIsNaN(a), z3.fpIsNaN(b)), z3.fpIsNaN(function(a, b))))
+        return function(a, b)
 
     def _extreme(self, op: str, args: list[Any]) -> Any:
         """The greatest or least; a NaN among them is the result."""
@@ -202,7 +227,7 @@ class Bits:
             case "Sub":
                 return args[0] - args[1]
             case "Mul":
-                return args[0] * args[1]
+                return self._of_two("Mul", *args) if self.functions else args[0] * args[1]
             case "Neg":
                 return -args[0]
             case "Abs" if signed:
@@ -217,10 +242,13 @@ class Bits:
                 if signed:
                     least = z3.BitVecVal(1 << (width - 1), width)
                     self.defined.append(z3.Not(z3.And(args[0] == least, args[1] == -1)))
-                    return args[0] / args[1]
-                return z3.UDiv(*args)
+                if self.functions:
+                    return self._of_two("Div", *args)
+                return args[0] / args[1] if signed else z3.UDiv(*args)
             case "Mod" if (as_in_c := dict(term.data).get("fmod")) in (0, 1):
                 self.defined.append(args[1] != 0)
+                if self.functions:
+                    return self._of_two(f"Mod {as_in_c}", *args)
                 if not signed:
                     return z3.URem(*args)
                 # The sign is that of the divisor, or, as C has it, that of the dividend.
@@ -293,7 +321,27 @@ class Bits:
         defined, self.defined = self.defined, []
         b = self.formula(right, root)
         differ = z3.Not(z3.And(*self.defined, a == b))
-        return contradict([*self.facts, *assumptions, *defined, differ], WORK)
+        gates = 0 if self.functions else self._gates(root, left, right)
+        return contradict([*self.facts, *assumptions, *defined, differ], int(WORK / (1 + gates / FEW_GATES)))
+
+    def _gates(self, root: ir.DataType, *terms: Term) -> int:
+        """About how many the circuits of all products and quotients have: a unit of work takes longer in large ones."""
+        found = 0
+        for term in terms:
+            types = _types(term, root, self.types)
+            for part in walk(term):
+                if part.op in _PRODUCTS and not any(_is_power_of_two(arg) for arg in part.args):
+                    dtype = types[part.args[0]]
+                    width = _EXPONENTS[dtype][1] if dtype in _EXPONENTS else _INTEGERS.get(dtype, (0, False))[0]
+                    found += width**2 * (1 if part.op == "Mul" else DIVISION)
+        return found
+
+
+def _is_power_of_two(term: Term) -> bool:
+    """Whether a factor or divisor is a number that makes a circuit trivial."""
+    value = abs(term.value or Fraction(0))
+    parts = (value.numerator, value.denominator)
+    return 1 in parts and all(part.bit_count() == 1 for part in parts)
 
 
 _COMPARING = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf")

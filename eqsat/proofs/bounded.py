@@ -13,38 +13,23 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import EqsatError, ExecutionError
-from eqsat.model.inference.infer import infer_types
-from eqsat.model.normalize import complete
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.proofs import arrays, choices, conditions
+from eqsat.proofs import choices, conditions, term_arrays
 from eqsat.proofs.choices import SizeBounds
 from eqsat.proofs.scalar_terms import NotModelled, Term, number, symbol
 from eqsat.proofs.symbolic_shapes import SOLE
+from eqsat.proofs.term_tensors import Rejected, TermTensor, applied, sizes
 from eqsat.rules import ast
 from eqsat.rules.arithmetic import truth
 from eqsat.rules.ast import Rule
 from eqsat.rules.dependencies import uses
-from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate
 from eqsat.rules.expand import Clause
 from eqsat.rules.tree import walk
-from eqsat.schema.attributes import default_attrs, make_attrs
+from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import attribute_types, find_schema
 from eqsat.schema.types import Attrs, OpKey, TensorType
-
-
-@dataclass(frozen=True)
-class TermTensor:
-    """A tensor of known type: terms, or integers that are known."""
-
-    type: TensorType
-    array: np.ndarray
-
-    @property
-    def facts(self) -> TensorFacts:
-        known = self.array if self.array.dtype != object else None
-        return TensorFacts(self.type, known, known is not None)
 
 
 @dataclass
@@ -70,10 +55,6 @@ class State:
         found.names, found.env, found.symbols = dict(self.names), dict(self.env), dict(self.symbols)
         found.results, found.nodes = dict(self.results), dict(self.nodes)
         return found
-
-
-class Rejected(Exception):
-    """A choice that fits nothing."""
 
 
 class TooMuch(Exception):
@@ -209,7 +190,7 @@ class Left:
             if (
                 place is not None
                 and first is not None
-                and not choices.fits(place[0].ops[0], place[1], shape, _sizes(first.type))
+                and not choices.fits(place[0].ops[0], place[1], shape, sizes(first.type))
             ):
                 continue
             found = state.copy()
@@ -220,7 +201,7 @@ class Left:
         def element(place: tuple[int, ...]) -> Term:
             return symbol("element", name, ("place", *place) if max(shape, default=1) > 1 else SOLE)
 
-        array = arrays.filled(shape, element)
+        array = term_arrays.filled(shape, element)
         return TermTensor(TensorType(self.dtypes.get(name, ir.DataType.FLOAT), shape), array)
 
     def _bind(self, state: State, name: str, tensor: TermTensor) -> None:
@@ -278,7 +259,7 @@ class Left:
         if given[0] is None:
             raise NotModelled(f"{op} without operands")
         names = [arg.name if isinstance(arg := pattern.args[i], ast.Name) else "" for i in wanted]
-        shape = _sizes(given[0].type)
+        shape = sizes(given[0].type)
         before = frozenset(state.env)
         for values in choices.operands(op, shape, wanted, self._outputs[pattern.node], self.bounds):
             found, chosen = state.copy(), list(given)
@@ -306,8 +287,8 @@ class Left:
                 dtype = next((t.type.dtype for t in before if t is not None), self.dtypes.get(".0", ir.DataType.FLOAT))
                 if self.rule.numerics.kind == "exact" and arg.value == 0:
                     raise NotModelled("a zero of either sign: not modelled at bounded sizes")
-                sizes = _sizes(state.names[_named(arg).name].type)
-                return TermTensor(TensorType(dtype, sizes), arrays.filled(sizes, lambda _: number(arg.value)))
+                shape = sizes(state.names[_named(arg).name].type)
+                return TermTensor(TensorType(dtype, shape), term_arrays.filled(shape, lambda _: number(arg.value)))
             case ast.Wildcard():
                 return state.names[_named(arg).name]
         raise NotModelled(f"{type(arg).__name__.lower()} as an operand: not modelled")
@@ -352,6 +333,8 @@ class Left:
         else:
             term, after = symbol("attribute", str(pattern.place), name), found
         present = [({**attrs, name: defaults.get(name, 1.0)}, {**terms, name: term}, after)]
+        if name in choices.OFF and (bind is None or bind.name is None):
+            present.append(({**attrs, name: defaults[name]}, terms, found))
         return present if name in defaults else [*present, (attrs, terms, found)]
 
     def _values(
@@ -395,38 +378,7 @@ class Left:
         self, op: OpKey, attrs: dict[str, Any], terms: Mapping[str, Term], given: list[TermTensor | None], outputs: int
     ) -> tuple[Attrs, list[TermTensor]]:
         """The results of an operator, and its attributes in normal form."""
-        types = [None if t is None else t.type for t in given]
-        values = [None if t is None or t.array.dtype == object else t.array for t in given]
-        try:
-            bundle = complete(op, make_attrs(op, attrs), types, outputs)
-            found = infer_types(op, bundle, types, values, outputs)
-        except EqsatError:
-            raise Rejected from None
-        shapes = [None if t is None else _sizes(t) for t in types]
-        sized = all(t is not None and t.is_static and min(_sizes(t), default=1) >= 1 for t in found)
-        if not sized or not choices.is_valid(op, dict(bundle), shapes):
-            raise Rejected
-        if op == OpKey("", "Cast") and given[0] is not None and found[0] == types[0]:
-            return bundle, [given[0]]
-        meaning = dict(bundle) | dict(terms)
-        rounds = self.rule.numerics.kind == "exact" and any(
-            t is not None and t.dtype.is_floating_point() for t in found
-        )
-        try:
-            results = arrays.computed(op, meaning, [t and t.array for t in given], outputs, rounds=rounds)
-        except ExecutionError:
-            raise Rejected from None
-        tensors = []
-        for kind, array in zip(found, results, strict=True):
-            assert kind is not None
-            if kind.shape != array.shape:
-                raise NotModelled(f"{op}: a result of another shape than its type")
-            tensors.append(TermTensor(kind, array))
-        return bundle, tensors
-
-
-def _sizes(kind: TensorType) -> tuple[int, ...]:
-    return tuple(d for d in kind.shape or () if isinstance(d, int))
+        return applied(op, attrs, terms, given, outputs, exact=self.rule.numerics.kind == "exact")
 
 
 def _parts(exprs: list[ast.Expr]) -> Iterator[ast.Expr]:

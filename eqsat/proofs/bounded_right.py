@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.proofs import arrays, choices, conditions
-from eqsat.proofs.bounded import Left, Rejected, State, TermTensor
+from eqsat.proofs import choices, conditions, term_arrays
+from eqsat.proofs.bounded import Left, State
 from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
+from eqsat.proofs.term_tensors import Rejected, TermTensor
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.callee import SIGNS
@@ -48,12 +49,12 @@ class Right:
             found = self._template(template, want.type.dtype)
             if found is None:
                 raise NoAnswer
-            array = arrays.terms(found.array)
+            array = term_arrays.terms(found.array)
             if isinstance(template, ast.Number | ast.Tensor):
                 array = np.broadcast_to(array, want.array.shape)
             elif found.type != want.type:
                 raise NoAnswer
-            yield from zip(arrays.terms(want.array).ravel().tolist(), array.ravel().tolist(), strict=True)
+            yield from zip(term_arrays.terms(want.array).ravel().tolist(), array.ravel().tolist(), strict=True)
 
     def _count(self, template: ast.Template | None) -> None:
         if isinstance(template, ast.Build):
@@ -81,12 +82,14 @@ class Right:
 
     def _constant(self, value: Any, dtype: ir.DataType) -> TermTensor:
         if isinstance(value, Term):
-            array = arrays.filled((), lambda _: value)
+            array = term_arrays.filled((), lambda _: value)
         else:
             array = np.asarray(value)
             if array.dtype == object or array.dtype.kind not in "iufb":
                 raise NotModelled("a constant of this kind")
-            array = array.astype(np.int64) if dtype.is_integer() and array.dtype.kind in "iu" else arrays.terms(array)
+            array = (
+                array.astype(np.int64) if dtype.is_integer() and array.dtype.kind in "iu" else term_arrays.terms(array)
+            )
         return TermTensor(TensorType(dtype, array.shape), array)
 
     def _build(self, template: ast.Build, dtype: ir.DataType) -> TermTensor | None:

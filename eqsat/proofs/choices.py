@@ -43,6 +43,7 @@ def shapes(bounds: SizeBounds) -> tuple[Shape, ...]:
     return tuple(s for rank in range(bounds.rank + 1) for s in product(sizes, repeat=rank))
 
 
+_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L1", "L2", "LogSum", "LogSumExp")
 SHAPING = {
     "Reshape": (1,),
     "Expand": (1,),
@@ -54,7 +55,7 @@ SHAPING = {
     "Split": (1,),
     "Gather": (1,),
     "Dropout": (2,),
-    **{f"Reduce{name}": (1,) for name in ("Sum", "Mean", "Max", "Min", "SumSquare", "L1")},
+    **{f"Reduce{name}": (1,) for name in _REDUCTIONS},
 }
 """By operator, operands whose contents are tried."""
 
@@ -131,6 +132,9 @@ def fits(op: OpKey, index: int, shape: Shape, first: Shape) -> bool:
         return bool(first) and inner == first[-1]
     if name == "Gemm" and index == 1:
         return rank == len(shape) == 2
+    if name == "Attention" and index < 3:
+        same = index == 2 or rank == 3 or shape[-1:] == first[-1:]
+        return len(shape) == rank >= 3 and shape[0] == first[0] and same
     if name in ("LayerNormalization", "RMSNormalization"):
         return len(shape) <= rank and all(a in (1, b) for a, b in zip(reversed(shape), reversed(first), strict=False))
     return True
@@ -143,6 +147,8 @@ def _channels(name: str, w: Shape, x: Shape) -> bool:
 def is_valid(op: OpKey, attrs: Mapping[str, Any], given: Sequence[Shape | None]) -> bool:
     """Whether an operator is defined for attributes, beyond what the inference of types requires."""
     x = given[0]
+    if op.name == "Attention" and not op.domain:
+        return _attends(given)
     if op.domain or op.name not in _WINDOWS or x is None:
         return True
     if op.name != "ConvTranspose" and not _meets(attrs, x):
@@ -153,6 +159,21 @@ def is_valid(op: OpKey, attrs: Mapping[str, Any], given: Sequence[Shape | None])
     if op.name == "Conv":
         return x[1] == w[1] * group and w[0] % group == 0
     return w[0] == x[1] and x[1] % group == 0
+
+
+def _attends(given: Sequence[Shape | None]) -> bool:
+    """Whether queries, keys, values and a mask belong together; the numbers of heads of three dimensions are known."""
+    q, k, v, *rest = given
+    if q is None or k is None or v is None or not len(q) == len(k) == len(v) or len(q) not in (3, 4):
+        return False
+    if not q[0] == k[0] == v[0] or k[-2] != v[-2]:
+        return False
+    if len(q) == 4 and (k[1] != v[1] or q[1] % k[1] or q[3] != k[3]):
+        return False
+    mask, scores = rest[0] if rest else None, (q[0], q[1] if len(q) == 4 else 1, q[-2], k[-2])
+    return mask is None or (
+        2 <= len(mask) <= 4 and all(a in (1, b) for a, b in zip(reversed(mask), reversed(scores), strict=False))
+    )
 
 
 _WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool")
@@ -193,6 +214,8 @@ ATTRIBUTES: Mapping[str, Callable[[Shape], list[Any]]] = {
 }
 """By name, what is tried on a first operand of some shape."""
 
+OFF = ("softcap",)
+"""Numbers whose default turns off what they are for, so that it is tried beside all others."""
 SETTLED = {
     "allowzero": 0,
     "seed": None,
@@ -206,6 +229,8 @@ SETTLED = {
     "saturate": 1,
     "round_mode": "up",
     "output_dtype": 0,
+    "left_window_size": -1,
+    "right_window_size": -1,
     "precision": 0,
     "block_size": 0,
     "approximate": "none",

@@ -14,7 +14,7 @@ from itertools import product
 import onnx_ir as ir
 
 from eqsat.proofs import assumptions
-from eqsat.proofs.bits import Bits
+from eqsat.proofs.bits import CIRCUITS, Bits
 from eqsat.proofs.polynomial import Ring, TooLarge, is_ring
 from eqsat.proofs.reals import Reals, same
 from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number, walk
@@ -67,6 +67,8 @@ class Question:
             return Decision("same")
         try:
             left, right = (_of_known_type(self._simplified(side)) for side in (left, right))
+            if self.numerics.kind == "real":
+                left, right = map(_without_infinities, (left, right))
             if left is right:
                 return Decision("same")
             if self.numerics.kind == "real" and self.root.is_floating_point():
@@ -98,11 +100,14 @@ class Question:
             if part.op == "symbol" and isinstance(part.data, tuple) and part.data[0] == "element"
             if part.data[1] in self.dtypes
         }
-        solver = Bits(types)
-        known = assumptions.of_bits(solver, self.parts, (left, right), self.dtypes)
-        found = solver.equal(left, right, self.root, known)
-        if found:
-            return Decision("bits")
+        found = None
+        # First with functions in place of arithmetic: what holds of any function needs no circuits.
+        for functions in (True, False) if any(part.op in CIRCUITS for part in walk(left, right)) else (False,):
+            solver = Bits(types, functions=functions)
+            known = assumptions.of_bits(solver, self.parts, (left, right), self.dtypes)
+            found = solver.equal(left, right, self.root, known)
+            if found:
+                return Decision("bits")
         return Decision(reason="not equal to the bit, as modelled" if found is False else "the solver gave up")
 
     # ---- quantization -----------------------------------------------------------------------------
@@ -198,6 +203,32 @@ def _chosen(term: Term) -> Term:
     if term.op != "Where" or term.args[0].value is None:
         return term
     return term.args[1] if term.args[0].value else term.args[2]
+
+
+def _without_infinities(term: Term) -> Term:
+    """A term over the reals in which masks have been carried out: all but the infinities of the rule is finite."""
+    found: dict[Term, Term] = {}
+    for part in walk(term):
+        again = apply(part.op, (found[a] for a in part.args), part.data) if part.args else part
+        found[part] = _chosen(_of_infinity(again))
+    return found[term]
+
+
+def _of_infinity(term: Term) -> Term:
+    infinite = [a for a in term.args if a.op == "infinity"]
+    finite = [a for a in term.args if a.op != "infinity"]
+    match term.op:
+        case "Add" if len(infinite) == 1:
+            return infinite[0]
+        case "Equal" if len(infinite) == 1:
+            return number(0)
+        case "Max" | "Min" if infinite and finite:
+            lowest = -1 if term.op == "Max" else 1
+            above = next((a for a in infinite if a.data != lowest), None)
+            return above or (finite[0] if len(finite) == 1 else apply(term.op, finite))
+        case "Exp" if infinite and infinite[0].data < 0:
+            return number(0)
+    return term
 
 
 def _within_pieces(term: Term) -> Term:

@@ -23,6 +23,8 @@ MOST_MONOMIALS = 4_000
 MOST_WORK = 2_000_000
 """Products of monomials for one rule."""
 MOST_POWER = 8
+ROOTS = {2: 1, 4: 2, 8: 3}
+"""By the denominator of an exponent, how many square roots it is."""
 _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Neg", "Sum", "number", "zero", "symbol", "Identity"})
 _UNIT: Monomial = ()
 
@@ -115,10 +117,11 @@ class Ring:
                 return self.product(forms[0], self._inverse(term, forms[1]))
             case "Pow" if (power := term.args[1].value) is not None and power.denominator == 1:
                 return self._power(term, forms[0], int(power))
-            case "Pow" if term.args[1].value == Fraction(1, 2):
-                return self._root(term, forms[0])
-            case "Pow" if term.args[1].value == Fraction(-1, 2):
-                return self._inverse(term, self._root(term, forms[0]))
+            case "Pow" if (power := term.args[1].value) is not None and power.denominator in ROOTS:
+                found = forms[0]
+                for _ in range(ROOTS[power.denominator]):
+                    found = self._root(term, found)
+                return self._power(term, found, power.numerator)
             case "Sqrt":
                 return self._root(term, forms[0])
             case "Exp":
@@ -198,10 +201,11 @@ class Ring:
         if len(poly) == 1:
             ((monomial, factor),) = poly.items()
             return {tuple((a, -p) for a, p in monomial): 1 / factor}
-        items = self.key(poly)
+        common = tuple((atom, -power) for atom, power in self._common(poly) if self._is_above_zero(atom))
+        items = self.key(self.product(poly, {common: Fraction(1)}))
         lead = items[0][1]
         scaled = tuple((m, f / lead) for m, f in items)
-        return {((self._number(("sum", scaled)), -1),): 1 / lead}
+        return self.product({common: 1 / lead}, {((self._number(("sum", scaled)), -1),): Fraction(1)})
 
     def _power(self, term: Term, poly: Poly, power: int) -> Poly:
         if abs(power) > MOST_POWER:
@@ -242,18 +246,51 @@ class Ring:
         return total
 
     def _logarithm(self, term: Term, poly: Poly) -> Poly:
-        if not self._is_positive(poly):
-            self._require(term, ("positive", self.key(poly)))
-        if len(poly) == 1:
-            ((monomial, factor),) = poly.items()
-            keys = [self.atoms[a] for a, _ in monomial]
-            if factor == 1 and all(isinstance(k, tuple) and k[0] == "exponential" for k in keys):
-                total: Poly = {}
-                for (_, power), key in zip(monomial, keys, strict=True):
-                    assert isinstance(key, tuple)
-                    total = self.plus(total, {key[1]: power * key[2]})
-                return total
+        """That of a sum of exponentials without their common factor, and of what odd powers and roots are taken of."""
+        if self._is_positive(poly):
+            found: Poly = {}
+            for atom, power in self._common(poly):
+                key = self.atoms[atom]
+                assert isinstance(key, tuple)
+                inner = {key[1]: key[2]} if key[0] == "exponential" else self._logarithm(term, dict(key[1]))
+                found = self.plus(found, self.product({_UNIT: Fraction(power)}, inner))
+                poly = self.product(poly, {((atom, -power),): Fraction(1)})
+            lead = self.key(poly)[0][1]
+            for rest in ({_UNIT: lead}, self.product(poly, {_UNIT: 1 / lead})):
+                found = found if rest == {_UNIT: 1} else self.plus(found, self.atom(("logarithm", self.key(rest))))
+            return found
+        inner, power = self._base(poly)
+        if power != 1:
+            return self.product({_UNIT: power}, self._logarithm(term, inner))
+        self._require(term, ("positive", self.key(poly)))
         return self.atom(("logarithm", self.key(poly)))
+
+    def _is_above_zero(self, atom: int) -> bool:
+        """Whether it is an exponential, or a sum of such that is divided by."""
+        key = self.atoms[atom]
+        return isinstance(key, tuple) and (
+            key[0] == "exponential" or (key[0] == "sum" and self._is_positive(dict(key[1])))
+        )
+
+    def _common(self, poly: Poly) -> Monomial:
+        """The greatest monomial that divides all, so that no exponent is below zero and one of each atom is zero."""
+        powers = [dict(monomial) for monomial in poly]
+        atoms = sorted({atom for monomial in powers for atom in monomial})
+        least = ((atom, min(monomial.get(atom, 0) for monomial in powers)) for atom in atoms)
+        return tuple((atom, power) for atom, power in least if power)
+
+    def _base(self, poly: Poly) -> tuple[Poly, Fraction]:
+        """What is above zero where a form is, and the power of it that the form is."""
+        if len(poly) != 1:
+            return poly, Fraction(1)
+        ((monomial, factor),) = poly.items()
+        if factor != 1 or len(monomial) != 1:
+            return poly, Fraction(1)
+        ((atom, power),) = monomial
+        key = self.atoms[atom]
+        if isinstance(key, tuple) and key[0] == "root":
+            return dict(key[1]), Fraction(power, 2)
+        return ({((atom, 1),): Fraction(1)}, Fraction(power)) if power % 2 else (poly, Fraction(1))
 
     def _extreme(self, op: str, forms: list[Poly]) -> Poly:
         keys: set[Hashable] = set()
@@ -275,10 +312,9 @@ class Ring:
         return key[2] if isinstance(key, tuple) and key[0] == op else None
 
     def _is_positive(self, poly: Poly) -> bool:
-        """Whether it is a sum of exponentials, with positive factors."""
-        keys = [(factor, [self.atoms[a] for a, _ in monomial]) for monomial, factor in poly.items()]
+        """Whether it is a sum of products of exponentials, with positive factors."""
         return bool(poly) and all(
-            factor > 0 and all(isinstance(k, tuple) and k[0] == "exponential" for k in inner) for factor, inner in keys
+            factor > 0 and all(self._is_above_zero(atom) for atom, _ in monomial) for monomial, factor in poly.items()
         )
 
     def _require_nonzero(self, term: Term, poly: Poly) -> None:
@@ -287,9 +323,8 @@ class Ring:
         if len(poly) == 1:
             ((monomial, _),) = poly.items()
             for atom, power in monomial:
-                key = self.atoms[atom]
-                if power > 0 and not (isinstance(key, tuple) and key[0] == "exponential"):
-                    self._require(term, ("nonzero", key))
+                if power > 0 and not self._is_above_zero(atom):
+                    self._require(term, ("nonzero", self.atoms[atom]))
             return
         items = self.key(poly)
         self._require(term, ("nonzero", tuple((m, f / items[0][1]) for m, f in items)))

@@ -138,14 +138,20 @@ def _assignments(groups: Sequence[_Group], varied: Sequence[_Group]) -> Iterator
     choices = []
     for group in groups:
         names, allowed = group
-        types = sorted(filter(None, map(dtype_of, allowed)), key=_common)
-        choices.append([(names, t) for t in (types if group in varied else types[:1])])
+        types = list(filter(None, map(dtype_of, allowed)))
+        tried = sorted(types, key=_narrow) if group in varied else [min(types, key=_common)]
+        choices.append([(names, t) for t in tried])
     for chosen in product(*choices):
         yield {name: dtype for names, dtype in chosen for name in names}
 
 
 def _common(dtype: ir.DataType) -> tuple[bool, int]:
     return dtype != ir.DataType.FLOAT, dtype.value
+
+
+def _narrow(dtype: ir.DataType) -> tuple[int, int]:
+    """Narrow types first: the solver refutes in them soonest what is wrong in all."""
+    return dtype.bitwidth if dtype != ir.DataType.STRING else 0, dtype.value
 
 
 # ---- bounded ranks and sizes ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from eqsat.proofs.definitions import expanded
-from eqsat.proofs.polynomial import Key, Monomial, Poly, Ring, TooLarge
+from eqsat.proofs.polynomial import MOST_POWER, ROOTS, Key, Monomial, Poly, Ring, TooLarge
 from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 from eqsat.proofs.solver import contradict
 
@@ -151,15 +151,14 @@ class Reals:
         return root
 
     def _power(self, term: Term, args: list[Any]) -> Any:
-        power = term.args[1].value
-        if power in (Fraction(1, 2), Fraction(-1, 2)):
-            root = self._root(args[0])
-            return root if power == Fraction(1, 2) else self._quotient(self._number(Fraction(1)), root)
-        if power is None or power.denominator != 1 or abs(power) > 8:
+        power, base = term.args[1].value, args[0]
+        if power is None or power.denominator not in (1, *ROOTS) or abs(power.numerator) > MOST_POWER:
             raise NotModelled("Pow: modelled for small whole exponents and square roots only")
+        for _ in range(ROOTS.get(power.denominator, 0)):
+            base = self._root(base)
         total = self._number(Fraction(1))
-        for _ in range(abs(int(power))):
-            total = total * args[0]
+        for _ in range(abs(power.numerator)):
+            total = total * base
         return total if power >= 0 else self._quotient(self._number(Fraction(1)), total)
 
     # ---- normal forms as formulas -----------------------------------------------------------------

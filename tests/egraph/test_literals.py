@@ -163,3 +163,19 @@ def test_an_index_needs_no_type() -> None:
     rule = "rule found : exact\n    Squeeze(x, [0])  =>  Gather(x, 0, axis=0)\n"
     (statistics,) = saturated(load(eqsat.graph(op.Squeeze(eqsat.input("x", (1, 4)), [0]))), rule).statistics
     assert statistics.applied == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_an_exponent_has_the_type_of_its_base(dtype: str) -> None:
+    x = eqsat.input("x", (4,), dtype)
+    found = saturated(eqsat.graph(op.Sqrt(x)), "rule half : real\n    Sqrt(x)  =>  Pow(x, 0.5)")
+    [statistics] = found.statistics
+    assert statistics.applied == 1
+
+
+def test_a_literal_without_any_neighbour_of_its_type_is_said() -> None:
+    text = "Relu(Cast(x, to=float32))  =>  Relu(DequantizeLinear(x, 1))\n    where x.dtype == int8"
+    [rule] = read_text(f"rule scaled : real\n    {text}").rules
+    [found] = eqsat.check_rules([rule])
+    assert found.verdict == "undecided"
+    assert "no neighbour gives the literal its element type" in str(found)

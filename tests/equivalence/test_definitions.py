@@ -47,6 +47,42 @@ EQUAL = {
     ),
     "complement": ("a = Greater(x, w) b = Not(a) y = Where(b, x, w)", "a = Less(w, x) y = Where(a, w, x)"),
     "exponentials": ("a = Exp(x) b = Exp(w) y = Div(a, b)", "a = Sub(x, w) y = Exp(a)"),
+    "compression": (
+        "c = Constant<value = bool[4] {1, 0, 1, 0}>() y = Compress<axis = 1>(x, c)",
+        "i = Constant<value_ints = [0, 2]>() y = Gather<axis = -1>(x, i)",
+    ),
+    "tiles": (
+        "r = Constant<value_ints = [2, 3]>() y = Tile(f, r)",
+        "a = Concat<axis = 1>(f, f, f) y = Concat<axis = 0>(a, a)",
+    ),
+    "triangle": (
+        "y = Trilu<upper = 0>(square)",
+        "c = Constant<value = bool[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}>() z = Constant<value_float = 0.0>() "
+        "y = Where(c, square, z)",
+    ),
+    "running sum": (
+        "k = Constant<value_int = -1>() y = CumSum<exclusive = 1>(square, k)",
+        "c = Constant<value = float[3, 3] {0, 1, 1, 0, 0, 1, 0, 0, 0}>() y = MatMul(square, c)",
+    ),
+    "remainders": (
+        "c = Constant<value_int = -6>() d = Constant<value_int = 3>() a = Mod(counts, c) y = Mod(a, d)",
+        "d = Constant<value_int = 3>() y = Mod(counts, d)",
+    ),
+    "no bias": (
+        "b = Constant<value = float[5] {0, 0, 0, 0, 0}>() y = Conv(image, kernel, b)",
+        "y = Conv(image, kernel)",
+    ),
+    "pointwise convolution": (
+        "y = Conv(image, kernel)",
+        "s = Constant<value_ints = [0, 0, -1]>() a = Reshape(image, s) t = Constant<value_ints = [5, 4]>() "
+        "b = Reshape(kernel, t) c = MatMul(b, a) r = Constant<value_ints = [0, 5, 2, 3]>() y = Reshape(c, r)",
+    ),
+    "normalization of each channel": (
+        "y = InstanceNormalization(image, v, u)",
+        "k = Constant<value_ints = [2, 3]>() m = ReduceMean(image, k) d = Sub(image, m) q = Mul(d, d) "
+        "s = ReduceMean(q, k) e = Constant<value_float = 1e-5>() t = Add(s, e) r = Sqrt(t) n = Div(d, r) "
+        "a = Constant<value_ints = [1, 2]>() v2 = Unsqueeze(v, a) u2 = Unsqueeze(u, a) g = Mul(n, v2) y = Add(g, u2)",
+    ),
     "same size": ('s = Constant<value_ints = [7, 4]>() y = Resize<mode = "linear">(f, , , s)', "y = Identity(f)"),
 }
 DIFFERENT = {
@@ -55,6 +91,10 @@ DIFFERENT = {
     "crop": (
         "p = Constant<value_ints = [0, -1, 0, -1]>() y = Pad(x, p)",
         "p = Constant<value_ints = [0, -2, 0, 0]>() y = Pad(x, p)",
+    ),
+    "running sum": (
+        "k = Constant<value_int = -1>() y = CumSum(square, k)",
+        "c = Constant<value = float[3, 3] {1, 0, 0, 1, 1, 0, 1, 1, 1}>() y = MatMul(square, c)",
     ),
     "mask": ("c = Greater(x, w) y = Where(c, x, w)", "c = Greater(x, w) d = Not(c) y = Where(d, x, w)"),
     "computed scale": (
@@ -65,7 +105,10 @@ DIFFERENT = {
 
 
 def model(body: str) -> str:
-    inputs = "float[N, 4] x, float[N, 4] w, float[4] v, float[4] u, float[7, 4] f"
+    inputs = (
+        "float[N, 4] x, float[N, 4] w, float[4] v, float[4] u, float[7, 4] f, float[3, 3] square, int64[N] counts, "
+        "float[N, 4, 2, 3] image, float[5, 4, 1, 1] kernel"
+    )
     return f'<ir_version: 10, opset_import: ["": 23]> g ({inputs}) => (y) {{ {body} }}'
 
 

@@ -61,6 +61,19 @@ def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
         'exact\n BitShift(x, 1, direction="LEFT")  =>  x * 2',
         "exact\n x * Sign(x)  =>  Abs(x)\n where x.dtype in integers",
         "exact\n Clip(x, 0, c)  =>  Relu(x)\n where x.dtype == int8, c.value == 127 or c.value > 127",
+        "exact\n -x / y  =>  -(x / y)\n where x.dtype in floats",  # the circuits of wide quotients are too large
+        "exact\n Abs(x * y)  =>  Abs(y) * Abs(x)\n where x.dtype in floats",
+        "exact\n x / -y * z  =>  z * -(x / y)\n where x.dtype in floats",
+        "exact\n Where(c, x + z, z + y)  =>  Where(c, x, y) + z\n where x.dtype in floats",
+        "exact\n (x - y) / z  =>  (x + -y) / z\n where x.dtype in floats",
+        "exact\n Where(c, x / z, y / z)  =>  Where(c, x, y) / z\n where x.dtype in integers",
+        "real\n Sqrt(Sqrt(x))  =>  Pow(x, 0.25)\n where x.dtype in floats",
+        "real\n Pow(x, -1.5)  =>  1 / (x * Sqrt(x))\n where x.dtype in floats",
+        "real\n Log(Sqrt(x))  =>  Log(x) / 2\n where x.dtype in floats",
+        "real\n Log(1 / x)  =>  -Log(x)\n where x.dtype in floats",
+        "real\n Log(Pow(x, 3))  =>  Log(x) * 3\n where x.dtype in floats",
+        "real\n Softplus(x) - Softplus(-x)  =>  x\n where x.dtype in floats",
+        "real\n Log(Exp(x) + Exp(y))  =>  x + Log(1 + Exp(y - x))\n where x.dtype in floats",
     ],
 )
 def test_a_true_rule_is_proven(text: str) -> None:
@@ -109,6 +122,15 @@ def test_a_true_rule_is_proven(text: str) -> None:
         'exact\n BitShift(BitShift(x, y, direction="LEFT"), y, direction="RIGHT")  =>  x',
         "exact\n Clip(x, 0, c)  =>  Relu(x)\n where x.dtype == int8, c.value == 127 or c.value == 126",
         "exact\n Mod(Mod(x, y, fmod=f), y, fmod=0)  =>  Mod(x, y, fmod=f)\n where x.dtype == int8",
+        "exact\n x * -y  =>  x * y\n where x.dtype in floats",
+        "exact\n -(x + y)  =>  -x - y\n where x.dtype in floats",  # another zero
+        "exact\n x / y  =>  y / x\n where x.dtype in floats",
+        "exact\n -x / y  =>  -(x / y)\n where x.dtype == int8",  # the least number has no negative
+        "exact\n x / y / z  =>  x / z / y\n where x.dtype == float64",  # beyond what the solver may do
+        "exact\n 1 / Sqrt(x)  =>  Sqrt(1 / x)\n where x.dtype in floats",
+        "real\n Pow(x * x, 0.25)  =>  Pow(x, 0.5)\n where x.dtype in floats",
+        "real\n Log(x * y)  =>  Log(x) + Log(y)\n where x.dtype in floats",
+        "real\n Pow(x, 0.3)  =>  Pow(x, 0.25)\n where x.dtype in floats",
     ],
 )
 def test_what_is_wrong_somewhere_is_not_proven(text: str) -> None:
@@ -182,6 +204,44 @@ def test_a_rule_is_proven_within_bounds(text: str) -> None:
 )
 def test_a_wrong_rule_is_not_proven_within_bounds(text: str) -> None:
     assert prove_bounded(rule(text)).bounds is None
+
+
+HEADS = "where q.rank == 4, k.rank == 4, v.rank == 4, q.shape[1] == k.shape[1], q.dtype == float32"
+SCORES = "(q @ Transpose(k, perm=[0, 1, 3, 2])) * s"
+TRIANGLE = "tensor([[0 if i >= j else -inf for j in range(k.shape[2])] for i in range(q.shape[2])], float32)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ReduceL2(x, axes, keepdims=k)  =>  Sqrt(ReduceSumSquare(x, axes, keepdims=k))\n where x.dtype in floats",
+        "LogSoftmax(x, axis=a)  =>  Log(Softmax(x, axis=a))",
+        "ReduceLogSumExp(x, axes, keepdims=k)  =>  Log(ReduceSum(Exp(x), axes, keepdims=k))\n where x.dtype == float32",
+        f"Attention(q, k, v, is_causal=0, softcap=0.0, scale=s)  =>  Softmax({SCORES}, axis=-1) @ v\n {HEADS}",
+        f"Attention(q, k, v, is_causal=1, softcap=0.0, scale=s)\n"
+        f"  =>  Softmax({SCORES} + {TRIANGLE}, axis=-1) @ v\n {HEADS}",
+        "Attention(q, k, v, is_causal=1)  =>  Attention(q, k, v)\n"
+        " where q.dtype == float32, q.rank == 4, q.shape[2] == 1, k.shape[2] == 1",
+    ],
+)
+def test_what_an_operator_is_defined_with_proves_a_rule(text: str) -> None:
+    found = prove_bounded(rule(f"real\n {text}"))
+    assert found.bounds is not None, found.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ReduceL2(x, axes, keepdims=k)  =>  ReduceSumSquare(x, axes, keepdims=k)\n where x.dtype in floats",
+        "LogSoftmax(x, axis=a)  =>  Softmax(Log(x), axis=a)",
+        f"Attention(q, k, v, is_causal=1, softcap=0.0, scale=s)  =>  Softmax({SCORES}, axis=-1) @ v\n {HEADS}",
+        f"Attention(q, k, v, is_causal=0, scale=s)  =>  Softmax({SCORES}, axis=-1) @ v\n {HEADS}",  # softcap
+        "Attention(q, k, v, is_causal=1)  =>  Attention(q, k, v)\n"
+        " where q.dtype == float32, q.rank == 4, q.shape[2] == 1, k.shape[2] == 2",
+    ],
+)
+def test_a_definition_does_not_prove_what_is_wrong(text: str) -> None:
+    assert prove_bounded(rule(f"real\n {text}")).bounds is None
 
 
 def test_what_is_not_modelled_is_named() -> None:

@@ -163,7 +163,7 @@ declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatte
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),), sampling=indexing.one_hot)
 declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),
-    normal_form=(normal.axis(),))
+    normal_form=(normal.axis(),), sampling=indexing.compress)
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
 declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,
     checks=(attributes.axis, lengths.one_number(1, "k")), normal_form=(normal.axis(),), sampling=indexing.top_k)

@@ -65,6 +65,15 @@ def gather_nd(node: Node) -> None:
     node.draw(1, (*lead, depth), values=values.astype(np.int64), dtype=_INT64)
 
 
+def compress(node: Node) -> None:
+    """Of the whole tensor in one line, where no axis is given; what selects may be shorter than what is selected."""
+    chance, shape = node.chance, _data(node)
+    along = "axis" in node.attrs or "axis" in node.asked or chance.happens(0.7)
+    size = shape[_axis(node, len(shape))] if along else int(np.prod(shape))
+    wanted = chance.number(1, size) if chance.happens(0.3) else size
+    node.draw(1, (wanted,), values=chance.rng.random(wanted) < 0.6, dtype=ir.DataType.BOOL)
+
+
 def one_hot(node: Node) -> None:
     chance = node.chance
     depth = chance.number(1, 5)
