@@ -9,7 +9,7 @@ e-nodes of the input or from what the others make; the one with the fewest match
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,9 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.egraph.template import Answer
 from eqsat.egraph.union_steps import fewest_steps
+
+MOST_PRUNED = 200
+"""Matches of a derivation in which those that are not needed are looked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +75,7 @@ class Derivations:
         """The matches that lead to each of these e-nodes, in an order in which they can be applied."""
         wanted = list(dict.fromkeys(wanted))
         best = self._best(self._reach(wanted))
-        return {n: _in_order(n, best) for n in wanted}
+        return {n: needed(_in_order(n, best), best) for n in wanted}
 
     def chain(self, start: int, goal: int) -> list[Match]:
         """The fewest matches that unite two e-nodes of one class; empty if none do."""
@@ -230,3 +233,35 @@ def _in_order(wanted: int, best: dict[int, Match]) -> list[Match]:
             seen.add(n)
             todo += [(n, True), *((site, False) for site in match.sites)]
     return list(done.values())
+
+
+def needed(matches: Sequence[Match], made: Collection[int]) -> list[Match]:
+    """A derivation without the matches that it does not need, because others of it make the same e-nodes as well.
+
+    Args:
+        matches: In an order in which they can be applied; the last one makes what is derived, and stays.
+        made: E-nodes that matches have to make; all others are those of the input.
+    """
+    if not 1 < len(matches) <= MOST_PRUNED:
+        return list(matches)
+    given = {site for match in matches for site in match.sites if site not in made}
+    *kept, last = matches
+    for match in matches[-2::-1]:
+        order = _applied([m for m in kept if m is not match], given, last.sites)
+        if order is not None:
+            kept = order
+    return [*kept, last]
+
+
+def _applied(matches: Sequence[Match], given: set[int], wanted: Collection[int]) -> list[Match] | None:
+    """Matches in an order in which they can be applied, until they have made some e-nodes; None if they cannot."""
+    there, order, waiting = set(given), [], list(matches)
+    while not there.issuperset(wanted):
+        ready = [m for m in waiting if there.issuperset(m.sites)]
+        if not ready:
+            return None
+        for match in ready:
+            there.update(match.built)
+        order += ready
+        waiting = [m for m in waiting if m not in ready]
+    return order

@@ -14,7 +14,7 @@ from eqsat.audit.class_values import Values
 from eqsat.audit.input_samples import sample
 from eqsat.egraph.language import COMMUTED
 from eqsat.egraph.snapshot import Snapshot
-from eqsat.explain.derivations import Derivations, Match
+from eqsat.explain.derivations import Derivations, Match, needed
 from eqsat.search import Search
 
 
@@ -133,3 +133,28 @@ def test_a_chain_unites_a_node_with_what_it_stands_for() -> None:
     assert chain
     for match in chain:
         replay.match(match)
+
+
+def test_a_derivation_has_no_match_that_another_makes_needless() -> None:
+    first, both, unused = Match(None, (0,), (1,)), Match(None, (0,), (1, 2)), Match(None, (0,), (5,))
+    last = Match(None, (1, 2), (3,))
+    made = {1, 2, 3, 5}
+    assert needed([first, both, unused, last], made) == [both, last]
+    assert needed([both, last], made) == [both, last]
+    assert needed([last], made) == [last]
+    # What makes the end in another way does not replace the match that made it.
+    assert needed([first, Match(None, (1,), (2, 3)), last], made)[-1] is last
+
+
+def test_no_match_of_a_derivation_can_be_left_out() -> None:
+    search = Search.of(eqsat.graph(several_outputs()))
+    made = [n for n, node in enumerate(search.snapshot.nodes) if node.rule > COMMUTED]
+    for chain in Derivations(search.saturation, search.snapshot).of(made).values():
+        there = {n for match in chain for n in match.built}
+        given = {site for match in chain for site in match.sites} - there
+        for left_out in chain[:-1]:
+            known = set(given)
+            for match in chain[:-1] * len(chain):
+                if match is not left_out and known.issuperset(match.sites):
+                    known.update(match.built)
+            assert not known.issuperset(chain[-1].sites)
