@@ -39,6 +39,8 @@ from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.newest import Newest
 from eqsat.extract.runtime_operators import Runtime
 from eqsat.model.load import Source
+from eqsat.model.optimized_sizes import keep_ranges
+from eqsat.model.read.given_sizes import split
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect
 from eqsat.report.summary import SearchRun, Totals
@@ -298,6 +300,7 @@ class Search:
             if every:
                 drop_unread(model.graph)
             origins = add_origins(model, priced, program, inner, loaded.carried_out)
+            keep_ranges(model, split(self.options.dims)[1], loaded.sizes)
         is_best = objective == "best" and limited is None
         newer = about_opset(loaded.newer, priced, solution, clock) if is_best else ()
         solution = solution_with_bodies(solution, program, priced.pricing, self.nested.costs_of(inner))

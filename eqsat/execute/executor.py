@@ -13,7 +13,8 @@ from eqsat.errors import ExecutionError
 from eqsat.execute.compile_graph import Context, compile_graph
 from eqsat.execute.compiled_graph import Program
 from eqsat.execute.disagreement import explained
-from eqsat.execute.feeds import Feed, Symbols, check_expressions
+from eqsat.execute.feeds import Feed, Symbols, check_expressions, check_ranges
+from eqsat.model.optimized_sizes import optimized_sizes
 from eqsat.ops.blas import one_thread
 from eqsat.schema import opset
 
@@ -50,6 +51,7 @@ class Executor:
         self._feeds = [Feed(v, has_default=_name(v) in initializers) for v in model.graph.inputs]
         self._outputs = {_name(v): v for v in model.graph.outputs}
         self._output_names = tuple(self._outputs)
+        self._ranges = optimized_sizes(model)
         self._has_defaults = any(feed.has_default for feed in self._feeds)
 
     @property
@@ -157,6 +159,7 @@ class Executor:
             if error is not None:
                 raise error
         check_expressions(symbols)
+        check_ranges(symbols, self._ranges)
         return checked, overridden
 
     def _unknown(self, inputs: Mapping[str, Any]) -> ExecutionError | None:

@@ -12,7 +12,7 @@ from eqsat.model.maps import is_map
 from eqsat.ops.evaluate import describe
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.schema.dimension import size_of
-from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.free_sizes import FreeSize, FreeSizes
 from eqsat.schema.size import Undecided, value_at
 
 Symbols = dict[str, tuple[int, str]]
@@ -40,6 +40,23 @@ def check_expressions(symbols: Symbols) -> None:
                 place=f"input {name!r}",
                 actual=f"{have}, with {terms}",
                 hint="give arrays whose sizes agree",
+            )
+
+
+def check_ranges(symbols: Symbols, ranges: FreeSizes) -> None:
+    """Raises an error where a size is beyond those for which the model was optimized.
+
+    Raises:
+        ExecutionError: One is.
+    """
+    for name, size in ranges.items():
+        have, by = symbols.get(name, (0, ""))
+        if by and size.nearest(have) != have:
+            raise ExecutionError(
+                f"a size `{name}` within {size.span} is required, because the model was optimized for it",
+                place=f"input {by!r}",
+                actual=str(have),
+                hint="optimize the original model for a wider range",
             )
 
 

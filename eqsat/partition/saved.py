@@ -14,8 +14,11 @@ from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, REGION, TARGET, is_own_domain
+from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, RANGES, REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET
+
+_KEPT = (SOURCE_OPSET, WRITTEN_SYMBOLS, RANGES)
+"""Metadata that a model in plain ONNX has as well."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
             kept = CALL if called is not None and REGION in called.metadata_props else ""
             for key in [k for k in node.metadata_props if k.startswith(PREFIX) and k != kept]:
                 del node.metadata_props[key]
-    for key in [k for k in result.metadata_props if k.startswith(PREFIX) and k not in (SOURCE_OPSET, WRITTEN_SYMBOLS)]:
+    for key in [k for k in result.metadata_props if k.startswith(PREFIX) and k not in _KEPT]:
         del result.metadata_props[key]
     return result
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError, OptimizationError
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.inference.requirements import requirements
+from eqsat.model.optimized_sizes import optimized_sizes, require_optimized
 from eqsat.model.read.given_sizes import Bound
 from eqsat.model.read.related_sizes import disagreement, related, said
 from eqsat.model.read.size_expressions import expanded
@@ -46,6 +47,8 @@ def bind(model: ir.Model, dims: Mapping[str, Bound], place: str = "") -> bool:
         require_known(name, known, place)
         if isinstance(size, bool) or not isinstance(size, int | str) or (isinstance(size, int) and size < 0):
             raise ModelError(f"a size for the dimension `{name}` is required", place=place, actual=repr(size))
+        if isinstance(size, int):
+            require_optimized(model, name, FreeSize(size, size, size), place)
     numbers = {name: size for name, size in dims.items() if isinstance(size, int)}
     texts = {name: text for name, text in dims.items() if isinstance(text, str)}
     written = {text: name for name, text in written_symbols(model).items()}
@@ -112,11 +115,13 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "")
     """
     known = symbols(model)
     ranges = by_known_names(ranges, model)
-    for name in ranges:
+    for name, size in ranges.items():
         require_known(name, known, place)
+        require_optimized(model, name, size, place)
+    held = optimized_sizes(model)
     found: dict[str, FreeSize] = {}
     for name in known:
-        size = ranges.get(name, FreeSize(1, None, 0))
+        size = ranges.get(name) or held.get(name) or FreeSize(1, None, 0)
         if not size.typical:
             size = replace(size, typical=size.nearest(1 if _is_batch(model, name) else TYPICAL))
         found[name] = size

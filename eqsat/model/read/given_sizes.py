@@ -41,8 +41,8 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
     found = _read(size)
     if found is None:
         raise ModelError(
-            f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical), or a "
-            "list of sizes",
+            f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical) of sizes "
+            "from 1 on, or a list of them",
             place=place,
             actual=size.span if isinstance(size, FreeSize) else repr(size),
             hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128; '
