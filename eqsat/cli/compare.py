@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, no_answer
 from eqsat.cli.shared_options import (
     MODEL,
     FiniteRange,
@@ -64,22 +64,27 @@ def compare(
     """Execute FIRST and SECOND on the same input and compare their outputs.
 
     If they differ, inner tensors with the same name are compared as well, and the first in execution order that differs
-    is named. The exit code is 1 if an output differs.
+    is named. The exit code is 0 if all outputs agree, 1 if one differs, and 2 if a model or an input is wrong. Integers
+    of up to 16 bits may differ by one, as rounding does, unless --exact is given.
     """
     if exact and (rtol or atol):
         raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")
     from eqsat import api
     from eqsat.cli.progress import showing_stage
+    from eqsat.errors import EqsatError
     from eqsat.execute.inputs import input_names
 
-    with showing_stage("load", quiet or as_json):
-        a, b = api.load(first), api.load(second)
-    given = read_inputs(inputs, input_names(a))
-    numerics = "exact" if exact else "real"
-    with showing_stage("verify", quiet or as_json):
-        comparison = api.compare(
-            a, b, given, dims=dims, values=values, seed=seed, numerics=numerics, rtol=rtol, atol=atol
-        )
+    try:
+        with showing_stage("load", quiet or as_json):
+            a, b = api.load(first), api.load(second)
+        given = read_inputs(inputs, input_names(a))
+        numerics = "exact" if exact else "real"
+        with showing_stage("verify", quiet or as_json):
+            comparison = api.compare(
+                a, b, given, dims=dims, values=values, seed=seed, numerics=numerics, rtol=rtol, atol=atol
+            )
+    except EqsatError as error:
+        return no_answer(error)
     if as_json:
         echo_json(_to_dict(comparison))
     elif not quiet:

@@ -17,6 +17,8 @@ from eqsat.text import json_text, shown_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from eqsat.errors import EqsatError
+
 
 PIPE = 120
 """Characters in a line where there is no terminal."""
@@ -40,6 +42,12 @@ def echo(
     styled = click.style(shown_lines(head), fg=colour, bold=bold or None) if head else ""
     # rich knows https://no-color.org by itself, click does not.
     click.echo(styled + shown_lines(text), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def no_answer(error: EqsatError) -> int:
+    """The exit code for wrong input of a command whose exit code 1 is an answer: that two models differ."""
+    echo(f"error: {error}", err=True)
+    return 2
 
 
 def echo_json(value: Any) -> None:

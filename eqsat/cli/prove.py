@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, no_answer
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import numerics_option, rules_options
 from eqsat.cli.shared_options import (
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 MOST_JOINTS = 20
 """Tensors that are listed without ``--verbose``."""
 CODES = {"equal": 0, "different": 1, "not proven": 3}
-ERROR = 2
-"""Exit code for wrong input, where 1 means that the models differ."""
 
 
 @click.command(short_help="Prove that two models are equal, or find an input on which they differ.")
@@ -124,8 +122,7 @@ def prove(
             with replacing(save_inputs) as file:
                 write_arrays(file, storable(found.counterexample.inputs))
     except EqsatError as error:
-        echo(f"error: {error}", err=True)
-        return ERROR
+        return no_answer(error)
     if as_json:
         echo_json(to_dict(found))
     elif not quiet:

@@ -110,7 +110,7 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
     """Show the text of rules as it stands in their files.
 
     \b
-    eqsat rules show fold_batchnorm
+    eqsat rules show fold_batchnorm_into_conv
     eqsat rules show --egg double
     """
     from eqsat.errors import RuleError

@@ -31,7 +31,7 @@ def why(
     target.
 
     \b
-    eqsat rules why fold_batchnorm model.onnx
+    eqsat rules why fold_batchnorm_into_conv model.onnx
     eqsat rules why my_rule model.onnx --rules my.rules --node conv1
     eqsat rules why dnnl.conv_sum model.onnx
     """

@@ -15,13 +15,13 @@ from eqsat.cli.shared_options import (
     check_backends,
     debug_option,
     declarations_option,
-    dims_option,
     execution_options,
     inputs_option,
     json_option,
     quiet_option,
     read_inputs,
     seed_option,
+    sizes_option,
     values_option,
     vendors_option,
 )
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from eqsat.backends.coverage import Coverage
     from eqsat.codegen.profile import Profile
+    from eqsat.model.read.given_sizes import Size
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Execute a model.")
 @click.argument("model", type=MODEL)
 @inputs_option
-@dims_option
+@sizes_option
 @values_option
 @declarations_option
 @seed_option("the inputs that are not given")
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 def run(
     model: Path,
     inputs: tuple[str, ...],
-    dims: dict[str, int | str],
+    dims: dict[str, Size],
     values: dict[str, object],
     seed: int,
     output: Path | None,
@@ -98,7 +99,10 @@ def run(
     from eqsat.cli.progress import showing_progress, showing_stage
     from eqsat.execute.inputs import complete_inputs, input_names
     from eqsat.model.read.dims import sizes_of
+    from eqsat.model.read.given_sizes import split
 
+    if full and as_json:
+        raise click.UsageError("--json prints no elements: leave --full out, or write them with --output y.npz")
     means = [name for name in given_backends if name in ("numpy", "c")]
     if len(means) > 1:
         raise click.BadParameter("numpy and c exclude each other, and each may be given once", param_hint="'--backend'")
@@ -107,11 +111,16 @@ def run(
     backends = check_backends(given_backends, ("numpy", "c"))
     if threads > 1 and means != ["c"]:
         raise click.BadParameter("only C has threads: add --backend c", param_hint="'--threads'")
+    bound, ranges = split(dims)
+    if ranges and means != ["c"]:
+        raise click.BadParameter(
+            f"only C has ranges, as for `{next(iter(ranges))}`: add --backend c", param_hint="'--dim'"
+        )
     with showing_stage("load", quiet or as_json):
-        loaded = api.load(model, values=values, dims={n: x for n, x in dims.items() if isinstance(x, str)})
+        loaded = api.load(model, values=values, dims={n: x for n, x in bound.items() if isinstance(x, str)})
     names = input_names(loaded)
     given = read_inputs(inputs, names)
-    arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
+    arrays = complete_inputs(loaded, given, dims=bound, seed=seed)
     drawn = [name for name in names if name not in given]
     if drawn and not quiet and not as_json:
         echo(f"random    {', '.join(map(name_of, drawn))} (seed {seed})", err=True)
@@ -123,7 +132,7 @@ def run(
             compiled = api.compile(
                 loaded,
                 threads=threads,
-                dims={**sizes_of(loaded, arrays)},
+                dims={**ranges, **sizes_of(loaded, arrays)},
                 vendors=vendors,
                 backends=backends,
                 progress=progress,

@@ -153,7 +153,8 @@ def write_folder(
     results = Executor(model).run(arrays)
     block = bytearray()
     stored_inputs = [_store(x, arrays[x.name], block) for x in emitted.inputs]
-    stored_outputs = [_store(y, results[y.name], block) for y in emitted.outputs]
+    rounds = _computes_floats(model)
+    stored_outputs = [_store(y, results[y.name], block, rounds=rounds) for y in emitted.outputs]
     values: dict[str, Any] = {
         "name": emitted.name,
         "upper": emitted.name.upper(),
@@ -191,7 +192,19 @@ def _dtype(stored: Stored) -> ir.DataType:
     return ir.DataType[stored.dtype.upper()]
 
 
-def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
+def _computes_floats(model: ir.Model) -> bool:
+    scopes = (model.graph, *model.functions.values())
+    nodes = (node for scope in scopes for node in ir.traversal.RecursiveGraphIterator(scope))
+    values = (*model.graph.inputs, *(value for node in nodes for value in node.outputs))
+    return any(value.dtype is not None and value.dtype.is_floating_point() for value in values)
+
+
+def _store(argument: Argument, array: Any, block: bytearray, *, rounds: bool = False) -> Stored:
+    """Appends an array to a block.
+
+    Args:
+        rounds: Whether integers may have been rounded from floats.
+    """
     dtype = ir.DataType[argument.dtype.upper()]
     values = np.asarray(array)
     block.extend(bytes(-len(block) % ALIGNMENT))
@@ -203,7 +216,7 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
         finite = finite[np.isfinite(finite)]
         relative = RELATIVE.get(argument.dtype, 1e-1) if argument.c_type != "float" else RELATIVE["float"]
         exact, allowed = False, f"{relative * max(float(finite.max()) if finite.size else 0.0, 1e-2):.6g}"
-    elif dtype.bitwidth == 8:
+    elif rounds and dtype in (ir.DataType.INT8, ir.DataType.UINT8):
         exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
     return Stored(
         argument.name,

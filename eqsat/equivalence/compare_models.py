@@ -97,7 +97,8 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
     cuts = {k: number for number, group in enumerate(grouped) for k in group}
     alike = [pair for pair in ends if difference is None or (pair[0] in cuts and cuts[pair[0]] == cuts.get(pair[1]))]
     with clock.stage("prove"):
-        proof = Prover(tensors, grouped, alike, both.rules, clock).run()
+        rounded = options.numerics != "exact"
+        proof = Prover(tensors, grouped, alike, both.rules, clock, rounded=rounded).run()
     proven = [tensors.joined.same(*pair) for pair in ends]
     apart = [pair for pair, done in zip(ends, proven, strict=True) if not done]
     differing = [pair for pair in apart if pair not in alike]

@@ -101,6 +101,7 @@ class Prover:
         ends: Pairs of outputs to be proven.
         rules: All that may be used.
         clock: Of the composition; the limit is that of the work.
+        rounded: Whether constants that differ by rounding count as equal.
     """
 
     def __init__(
@@ -110,8 +111,11 @@ class Prover:
         ends: Sequence[tuple[int, int]],
         rules: Sequence[Rule],
         clock: Clock,
+        *,
+        rounded: bool = True,
     ) -> None:
         self.tensors = tensors
+        self.rounded = rounded
         self.rules = tuple(rules)
         self.clock = clock
         self.ends = tuple(ends)
@@ -271,7 +275,7 @@ class Prover:
         self.proof.enodes += saturation.enodes
         self.proof.work += saturation.work
         self.proof.saturations += 1
-        return Closure(Unions(saturation))
+        return Closure(Unions(saturation), rounded=self.rounded)
 
     def _sufficient(
         self,

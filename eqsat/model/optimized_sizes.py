@@ -25,7 +25,8 @@ def keep_ranges(model: ir.Model, given: Mapping[str, FreeSize], sizes: FreeSizes
         given: What the caller says, by symbol.
         sizes: The free sizes of the model.
     """
-    limited = {name: sizes[name] for name in by_known_names(given, model) if name in sizes}
+    named = {name: sizes[name] for name in by_known_names(given, model) if name in sizes}
+    limited = {name: size for name, size in named.items() if size.least > 1 or size.most is not None}
     ranges = {name: (size.least, size.most) for name, size in {**optimized_sizes(model), **limited}.items()}
     if ranges:
         model.metadata_props[RANGES] = json.dumps(ranges, sort_keys=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
 
+from eqsat.control.before import cost_before
 from eqsat.errors import QuantizationError
 from eqsat.partition.place import split
 from eqsat.result import Result
@@ -17,20 +19,24 @@ from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.opset import name_hint
 from eqsat.search import Search
 from eqsat.stages.options import SearchOptions
+from eqsat.targets.find_targets import load_targets
 
 
 def folded(original: ir.Model, options: SearchOptions, sizes: FreeSizes) -> Result:
     """The model with constants folded into operators with weights, and with the annotations that rules place.
 
     A normalisation that stays beside its convolution would cost a rounding of its own; a hint gives the type to round
-    to.
+    to. The cost before is that of the original on the host that the search has.
     """
     own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if options.default_rules else []
     own += split(select_rules(options.rules, "real").rules)[0]
     asked = SearchOptions(
         rules=own, default_rules=False, time_limit=options.time_limit, dims=dict(sizes), free_sizes=True
     )
-    return Search.run(original, asked).extract()
+    found = Search.run(original, asked).extract()
+    cost, _ = cost_before(original, load_targets((), options.host), sizes)
+    before = replace(found.summary.before, cost=cost)
+    return replace(found, baseline_cost=cost, summary=replace(found.summary, before=before))
 
 
 def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:

@@ -214,6 +214,8 @@ def test_compare_names_the_first_difference(capsys: Capture) -> None:
 
 def test_compare_with_tolerances() -> None:
     assert main(["compare", "net.onnx", "net.onnx", "--dim", "N=3", "--exact", "-q"]) == 0
+    assert main(["compare", "net.onnx", "missing.onnx", "-q"]) == 2
+    assert main(["compare", "net.onnx", "net.onnx", "--dim", "M=3", "-q"]) == 2
     assert main(["compare", "net.onnx", "other.onnx", "--dim", "N=3", "--atol", "100", "-q"]) == 0
 
 
@@ -274,3 +276,30 @@ def test_the_place_is_tried_before_the_work(place: str, capsys: Capture, monkeyp
     monkeypatch.setattr("eqsat.api.optimize", lambda *_, **__: pytest.fail("the work was done"))
     assert main(["optimize", "net.onnx", "-o", place]) in (1, 2)
     assert "required" in (message := capsys.readouterr().err) or "is a directory" in message
+
+
+LOOP = """<ir_version: 10, opset_import: ["": 21]> g (int64 n, bool c, float[3] x) => (float[3] y, float[K, 3] ys) {
+    y, ys = Loop(n, c, x) <body = b (int64 i, bool ci, float[3] s) => (bool co, float[3] so, float[3] sc) {
+        co = Identity(ci) so = Add(s, x) sc = Mul(s, s) }> }"""
+
+
+def test_a_size_that_data_decides_is_bounded_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the message says that asks for it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.onnxtxt").write_text(LOOP, "utf-8")
+    assert main(["run", "loop.onnxtxt", "--backend", "c", "-q"]) == 1
+    assert "give a bound with --dim ys=..N" in capsys.readouterr().err
+    assert main(["run", "loop.onnxtxt", "--backend", "c", "--dim", "ys=..8", "-q"]) == 0
+    assert main(["run", "loop.onnxtxt", "--dim", "ys=..8", "-q"]) == 2
+    assert "only C has ranges, as for `ys`: add --backend c" in capsys.readouterr().err
+
+
+def test_elements_are_not_part_of_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.onnxtxt").write_text(LOOP, "utf-8")
+    assert main(["run", "loop.onnxtxt", "--full", "--json"]) == 2
+    assert "--json prints no elements" in capsys.readouterr().err

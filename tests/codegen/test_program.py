@@ -110,6 +110,20 @@ def test_integer_results_need_no_distance(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.count("PASSED") == 2
 
 
+TYPES = {"bool": "Less(x, z)", "uint8": "Add(b, b)", "int8": "QuantizeLinear(x, scale, zero)"}
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [("bool", 0), ("uint8", 0), ("int8", 1)])
+def test_what_the_program_allows(dtype: str, allowed: int, tmp_path: Path) -> None:
+    """One unit where integers are rounded from floats, else nothing."""
+    inputs = "uint8[4] b" if dtype == "uint8" else "float[4] x, float[4] z"
+    text = f"""<ir_version: 10, opset_import: ["": 21]> g ({inputs}) => ({dtype}[4] y)
+        <float scale = {{0.1}}, int8 zero = {{0}}> {{ y = {TYPES[dtype]} }}"""
+    write_program(load(text), tmp_path)
+    done = compile_and_run(tmp_path, [p.name for p in tmp_path.glob("*.c")])
+    assert done.returncode == 0 and f"allowed {allowed}: PASSED" in done.stdout
+
+
 def test_a_wrong_result_is_seen(tmp_path: Path) -> None:
     write_program(load(SMALL), tmp_path)
     example = tmp_path / "model_example.c"

@@ -455,3 +455,18 @@ def test_inputs_of_different_kinds_are_refused() -> None:
         g (seq(float[2]) x) => (float[2] y) { i = Constant<value_int=0>() s = SequenceAt(x, i) y = Relu(s) }"""
     with pytest.raises(ModelError, match="input 'x': inputs of equal type are required; got a tensor and a sequence"):
         eqsat.prove(tensor, sequence)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("m = Constant<value_float=16777216.>() y = Add(x, m)", "m = Constant<value_float=16777218.>() y = Add(x, m)"),
+        ("m = Constant<value_float=6.>() y = Min(x, m)", "m = Constant<value_float=6.0000005>() y = Min(x, m)"),
+    ],
+)
+def test_constants_that_differ_by_rounding_are_not_equal_to_the_bit(first: str, second: str) -> None:
+    head = '<ir_version: 10, opset_import: ["": 21]> g (float[4] x) => (float[4] y) '
+    models = [f"{head}{{ {body} }}" for body in (first, second)]
+    assert eqsat.prove(*models).verdict == "equal"
+    assert eqsat.prove(*models, numerics="exact").verdict != "equal"
+    assert eqsat.prove(models[0], models[0], numerics="exact").verdict == "equal"
