@@ -76,9 +76,9 @@ def test_it_is_read_and_printed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("{outputs}", "{results}"), r"(?s)holes \{name\}.*got `\{results\}`"),
+        (("{outputs}", "{results}"), r"(?s)placeholders \{name\}.*got `\{results\}`"),
         ((", {outputs}", ""), r"got no \{outputs\}"),
-        (("{name}", "{name"), "holes"),
+        (("{name}", "{name"), "placeholders"),
         (("region call", "regions call"), "`region` is required before `call`; got `regions`"),
         (("    supports", '    region call "f({outputs})"\n    supports'), "`region call` must be given once"),
         (("target kiwi", "host kiwi"), "only an accelerator has a `region call`|a host has no link"),

@@ -364,11 +364,6 @@ REFUSED = {
             go_out = Identity(go) more = SequenceInsert(q, x) }>
         y = ConcatFromSequence <axis = 0> (s)
     }""",
-    "control flow (SequenceMap)": """g (float[2,3] x) => (float[2,3] y) <int64 first = {0}> {
-        s = SequenceConstruct(x, x)
-        t = SequenceMap (s) <body = b (float[2,3] a) => (float[2,3] c) { c = Neg(a) }>
-        y = SequenceAt(t, first)
-    }""",
 }
 
 
