@@ -119,13 +119,13 @@ import importlib, pkgutil
 import numpy as np
 import eqsat
 from eqsat import op
-from eqsat.backends import registry
+from eqsat.backends import find_backends
 from eqsat.codegen.runtime import CModel
 
 for module in pkgutil.walk_packages(eqsat.__path__, "eqsat."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
-assert registry.names() == [], registry.names()
+assert find_backends.names() == [], find_backends.names()
 rng = np.random.default_rng(0)
 x = eqsat.input("x", (1, 8, 6, 6))
 y = op.Relu(op.Conv(x, rng.standard_normal((8, 8, 3, 3)).astype(np.float32), pads=[1, 1, 1, 1]))

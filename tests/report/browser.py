@@ -72,7 +72,7 @@ def ask(html: str, script: str, folder: Path, *arguments: str, size: str = "1400
     """
     page = folder / "page.html"
     after = _AFTER % ((0, "", script) if real_time else (300, "async", script))
-    page.write_text(html.replace("<head>", "<head>" + _BEFORE, 1).replace("</body>", after + "</body>", 1))
+    page.write_text(html.replace("<head>", "<head>" + _BEFORE, 1).replace("</body>", after + "</body>", 1), "utf-8")
     text = _chromium(folder, "--dump-dom", *arguments, page.as_uri(), size=size, real_time=real_time)
     found = re.search(r'<pre id="answer">(.*?)</pre>', text, re.DOTALL)
     assert found, "the page did not answer"
