@@ -1,9 +1,9 @@
 """Rules that let operators change places, turned around where a composite is written in the other spelling.
 
-Such a rule leads every model to one spelling: a transposition goes behind the ``Relu`` that reads it, so that
+Such a rule leads every model to one spelling: a transposition moves past the ``Relu`` that reads it, so that
 transpositions meet and cancel. A composite written as ``Relu(Transpose(Conv(x, w)))`` would then match only the models
-that were exported this way. So where a composite contains the left side of such a rule, the rule also holds from right
-to left, but only for the operators that the composite names: a ``Relu`` behind a ``Conv``, and no other.
+that were exported this way. So where a composite contains the left side of such a rule, the rule is also applied from
+right to left, but only to the operators that the composite names: to a ``Relu`` of a ``Conv``, and to no other.
 """
 
 from __future__ import annotations
