@@ -36,8 +36,8 @@ def times_in_turn(runs: Sequence[Run], repeat: int, *, least: float = 0.0, pause
         runs: What is measured.
         repeat: Samples of each.
         least: Seconds that a sample takes at least, as the mean of as many calls as that needs: clocks are coarse.
-        pause: Seconds before each sample, and a run that does not count: the threads of a library may go on spinning
-            for a while.
+        pause: Seconds before each sample, and runs that do not count: the threads of a library may go on spinning for a
+            while, and a core that has slept is slow at first.
     """
     calls = [_calls(run, least) for run in runs]
     samples = [Times() for _ in runs]
@@ -47,7 +47,8 @@ def times_in_turn(runs: Sequence[Run], repeat: int, *, least: float = 0.0, pause
             for run, count, found in zip(runs, calls, samples, strict=True):
                 if pause:
                     time.sleep(pause)
-                    run()
+                    for _ in range(2 * count):
+                        run()
                 cpu, wall = time.process_time(), time.perf_counter()
                 for _ in range(count):
                     run()
