@@ -90,8 +90,8 @@ def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Pat
         if part.name != place.name:  # Through a link; its name has said in which format.
             part = part.rename(part.with_name(place.name))
         names = sorted((p.name for p in part.parent.iterdir()), key=lambda name: (name == part.name, name))
-        with _uninterrupted() as waiting:
-            _move(part.parent, place.parent, names, scratch, waiting)
+        with _uninterrupted() as deliver:
+            _move(part.parent, place.parent, names, scratch, deliver)
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
@@ -117,7 +117,7 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
             part = scratch / "made"
             part.mkdir()
             yield part
-            with _uninterrupted() as waiting:
+            with _uninterrupted() as deliver:
                 if missing:
                     # In one step; file by file only if another process made it in between.
                     try:
@@ -126,7 +126,7 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
                     except OSError as error:
                         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                             raise
-                _move(part, place, sorted(p.name for p in part.iterdir()), scratch, waiting)
+                _move(part, place, sorted(p.name for p in part.iterdir()), scratch, deliver)
     except BaseException:
         for parent in reversed(made):
             with contextlib.suppress(OSError):  # Others may have put something there.
@@ -170,18 +170,32 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[Callable[[], bool]]:
-    """Lets signals that would end the program wait until the block has ended; yields whether one is waiting."""
+def _uninterrupted() -> Iterator[Callable[[], None]]:
+    """Lets signals wait until the block has ended; yields what executes their handlers earlier, where one may raise."""
     waiting: list[int] = []
     before: dict[int, Any] = {}
+
+    def wait(number: int, _frame: object) -> None:
+        waiting.append(number)
+
+    def deliver() -> None:
+        # Without a handler a signal ends the process at once, which waits for the end of the block.
+        for number in [number for number in waiting if callable(before[number])]:
+            waiting.remove(number)
+            signal.signal(number, before[number])
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.signal(number, wait)
+
     # Python executes handlers in the main thread only.
     if threading.current_thread() is threading.main_thread():
         for number in _ENDING:
             # None belongs to a program that embeds Python.
             if signal.getsignal(number) not in (None, signal.SIG_IGN):
-                before[number] = signal.signal(number, lambda number, _: waiting.append(number))
+                before[number] = signal.signal(number, wait)
     try:
-        yield lambda: bool(waiting)
+        yield deliver
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -189,8 +203,8 @@ def _uninterrupted() -> Iterator[Callable[[], bool]]:
             signal.raise_signal(number)
 
 
-def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path, interrupted: Callable[[], bool]) -> None:
-    """Moves files to a folder, or none of them, as when the program is interrupted meanwhile."""
+def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path, deliver: Callable[[], None]) -> None:
+    """Moves files to a folder, or none of them, as when the handler of a signal raises an exception."""
     for name in names:
         target = folder / name
         if target.is_dir() or (target.exists() and not target.is_file()):
@@ -207,8 +221,7 @@ def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path, inter
                 _keep(target, kept / name)
             moved.append(name)
             (source / name).replace(target)
-        if interrupted():
-            raise KeyboardInterrupt
+        deliver()
     except BaseException:
         for name in moved:
             with contextlib.suppress(OSError):

@@ -321,3 +321,21 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path, monkeypatch: pytest.Mon
     finally:
         signal.signal(signal.SIGINT, old)
     assert tree(tmp_path) == {"f": b"new"}
+
+
+def test_a_handler_that_goes_on_keeps_the_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    real = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        signal.raise_signal(signal.SIGTERM)
+        return real(self, target)
+
+    old = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    try:
+        monkeypatch.setattr(Path, "replace", interrupted)
+        write(tmp_path / "f")
+    finally:
+        signal.signal(signal.SIGTERM, old)
+    assert seen == [signal.SIGTERM]
+    assert tree(tmp_path) == {"f": b"new"}
