@@ -71,6 +71,16 @@ def test_a_narrower_range_takes_its_place(saved: Path) -> None:
     assert eqsat.optimize(saved, dims={"N": 3}).run({"x": FEW[:3]})["y"].shape == (3, 4)
 
 
+def test_sizes_below_the_range_are_refused(tmp_path: Path) -> None:
+    eqsat.optimize(ROWS, dims={"N": (3, 10)}).save(tmp_path / "out.onnx")
+    for use in (
+        lambda: eqsat.optimize(tmp_path / "out.onnx", dims={"N": 2}),
+        lambda: eqsat.run(tmp_path / "out.onnx", {"x": FEW[:2]}),
+    ):
+        with pytest.raises(EqsatError, match=r"within 3\.\.10 is required"):
+            use()
+
+
 def test_without_a_range_any_size_will_do() -> None:
     free = eqsat.optimize(ROWS)
     assert RANGES not in free.model.metadata_props

@@ -10,8 +10,10 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.model.expression import Tensor
+from eqsat.rules.ast import Match
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
+from eqsat.rules.tree import walk
 from eqsat.rules.turned import turned_rules
 from eqsat.targets.find_targets import load_targets
 
@@ -91,6 +93,12 @@ def test_only_what_a_composite_needs_is_turned_around():
     assert turned("Relu(t)") == {"unary_of_transpose.reverse": "The other way round, because near.conv is written so."}
     steps = {"unary_of_transpose", "binary_of_transposes", "binary_of_transpose_and_scalar"}
     assert set(turned("Relu(t + z)")) == {f"{name}.reverse" for name in steps}
+
+
+def test_it_holds_for_the_operators_of_the_composite_only():
+    (rule,) = turned_rules(read_text(target("Relu(t)"), "near.target").targets, select_rules((), "real", True).rules)
+    moved = [{op.name for op in node.ops} for node in walk(rule.left) if isinstance(node, Match)]
+    assert moved == [{"Transpose"}, {"Relu"}, {"Conv"}]
 
 
 def test_a_rule_of_ones_own_is_turned_around_as_well():
