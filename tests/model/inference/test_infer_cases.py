@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import OpKey, TensorType
 from tests.model.node_cases import Case, as_array, cases
+from tests.model.running import run_ort
 
 # Their shapes depend on the data: only some dimensions can be known.
 DATA_DEPENDENT = {
@@ -99,3 +102,20 @@ def test_symbols_pass_through(name: str) -> None:
     else:
         found = infer_types(case.op, case.attrs, symbolic, case.operand_values())
     assert found[0] is not None and found[0].shape is not None and found[0].shape[0] == "N"
+
+
+@pytest.mark.parametrize("parts", [7, 12, 30, 49])
+def test_resize_rounds_a_scaled_size_as_it_is_executed(parts: int) -> None:
+    """ONNX's own rule multiplies in float64, in which the nearest float32 to 7/12 makes 6 of 12."""
+    scale = np.array([k / parts for k in range(1, 2 * parts)], np.float32)
+    body = "".join(f"y{i} = Resize<mode='nearest'>(x, , s{i})\n" for i in range(len(scale))).replace("'", '"')
+    made = ", ".join(f"float[n{i}] y{i}" for i in range(len(scale)))
+    given = ", ".join(f"float[1] s{i} = {{{s!r}}}" for i, s in enumerate(map(float, scale)))
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["": 19]> g (float[{parts}] x) => ({made}) <{given}> {{ {body} }}'
+    )
+    executed = [y.size for y in run_ort(model, {"x": np.ones(parts, np.float32)})]
+    x, s = TensorType(ir.DataType.FLOAT, (parts,)), TensorType(ir.DataType.FLOAT, (1,))
+    for size, factor in zip(executed, scale, strict=True):
+        (found,) = infer_types(OpKey("", "Resize"), (), [x, None, s], [None, None, factor.reshape(1)])
+        assert found == TensorType(ir.DataType.FLOAT, (size,)), factor
