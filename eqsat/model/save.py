@@ -20,6 +20,7 @@ from eqsat.model.write.flat import flat as without_functions
 from eqsat.model.write.in_place import with_sizes_hidden
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
+from eqsat.model.write.unmerged_pads import with_pads_unmerged
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.schema.attributes import tensor_of
 
@@ -70,7 +71,7 @@ def save(
     place = str(target)
     check_place(target)
     data = _data_name(target, external_data)
-    model = with_sizes_hidden(with_runnable(with_definitions(model)))
+    model = with_pads_unmerged(with_sizes_hidden(with_runnable(with_definitions(model))))
     if not is_concise(model):
         model = model.clone()
         make_concise(model)

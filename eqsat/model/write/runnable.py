@@ -77,7 +77,7 @@ def with_runnable(model: ir.Model) -> ir.Model:
         return model
     copy = model.clone()
     types = function_types(copy)
-    taken = _names(copy)
+    taken = names_of(copy)
     for scope in scopes(copy):
         for node in list(scope):
             body = _instead(node, types)
@@ -94,7 +94,7 @@ def replace_by_definitions(model: ir.Model, types: _Inner, is_wanted: Callable[[
         types: Types of the values in functions; those that are made are added.
         is_wanted: Whether a node is to be replaced; one without a definition stays.
     """
-    taken = _names(model)
+    taken = names_of(model)
     for scope in scopes(model):
         waiting = [node for node in scope if is_wanted(node)]
         for _ in range(_DEEPEST):
@@ -250,7 +250,7 @@ def _instead(node: ir.Node, inner: _Inner) -> Body | None:
     return written(op, to_attrs(node), inputs, [_known(v, inner) for v in node.outputs])
 
 
-def _names(model: ir.Model) -> set[str]:
+def names_of(model: ir.Model) -> set[str]:
     """Names of all values and nodes: those of subgraphs must differ from those around them."""
     found: set[str] = set()
     for scope in scopes(model):
