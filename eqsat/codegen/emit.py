@@ -58,7 +58,8 @@ def emit(
         embedded: Whether the header declares the weights, as a part of the program.
         sharing: Decides which kernels threads share; None for a program of one thread.
     """
-    return _Emitter(program, layout, name, isas, sharing).emit(embedded)
+    decided = None if sharing is None else sharing.of(layout)
+    return _Emitter(program, layout, name, isas, decided).emit(embedded)
 
 
 class _Emitter:

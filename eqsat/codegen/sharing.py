@@ -1,8 +1,10 @@
 """Which kernels threads share, and the C by which they do.
 
 A kernel that is worth it gets two functions beside its own: one that unpacks its arguments for a range of blocks, which
-threads of a pool call, and one that packs them and hands the blocks out. Sharing a kernel costs some microseconds, so a
-kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work.
+threads of a pool call, and one that packs them and hands the blocks out. Sharing a kernel costs about a microsecond, so
+a kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work. Threads that sleep
+are woken once in a run, which takes the caller several microseconds: a program with less than :data:`ENOUGH` of such
+kernels stays on one thread as a whole.
 """
 
 from __future__ import annotations
@@ -13,18 +15,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.codegen.buffers import ALIGNMENT
+from eqsat.codegen.control.control_node import control_of
 from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.parallel import Parts, in_parts
+from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.predict import Prediction
 from eqsat.errors import EqsatError
 from eqsat.rules.ast import Target
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import greatest
 
-WORTH = 20e-6
+WORTH = 6e-6
 """Predicted seconds of a call from which on a kernel is shared."""
-LEAST = 8e-6
+LEAST = 3e-6
 """Seconds of work that a thread gets at least."""
+ENOUGH = 100e-6
+"""Predicted seconds in a run of all kernels that are worth it, from which on any is shared."""
 
 Parameters = Sequence[tuple[str, str]]
 """C type and name of each parameter of a kernel."""
@@ -64,12 +70,29 @@ class Sharing:
         threads: How many there are at most.
         host: Prices kernels.
         sizes: The greatest values of free sizes, by the names of their variables.
+        enough: Whether the program is worth it as a whole.
     """
 
-    def __init__(self, threads: int, host: Target, sizes: Mapping[str, int]) -> None:
+    def __init__(self, threads: int, host: Target, sizes: Mapping[str, int], enough: bool = True) -> None:
         self.threads = threads
         self._host = host
         self._sizes = sizes
+        self._enough = enough
+
+    def of(self, layout: Layout) -> Sharing:
+        """What it decides for a program with these kernels."""
+        return Sharing(self.threads, self._host, self._sizes, self._work(layout) >= ENOUGH)
+
+    def _work(self, layout: Layout) -> float:
+        """Predicted seconds of all kernels that are worth it, as often as they are called in a run."""
+        total = 0.0
+        for node in layout.nodes:
+            control = control_of(node)
+            if control is not None:
+                total += control.times * sum(self._work(body.layout) for body in control.bodies)
+            elif (seconds := self.seconds(layout.task(node), layout.families[node].name)) >= WORTH:
+                total += seconds
+        return total
 
     def seconds(self, task: Task, family: str) -> float:
         """Predicted seconds of a call at the greatest sizes."""
@@ -80,7 +103,7 @@ class Sharing:
 
     def share(self, kernel: Kernel, seconds: float) -> tuple[Parts, Share] | None:
         """The parts of a kernel that takes so long; None if it stays on one thread."""
-        parts = in_parts(kernel.body, self._sizes) if seconds >= WORTH else None
+        parts = in_parts(kernel.body, self._sizes) if self._enough and seconds >= WORTH else None
         if parts is None:
             return None
         least = max(1, math.ceil(parts.count * LEAST / seconds))

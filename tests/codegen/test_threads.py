@@ -101,6 +101,7 @@ def all_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel that can be is shared, down to single blocks."""
     monkeypatch.setattr(sharing, "WORTH", 0.0)
     monkeypatch.setattr(sharing, "LEAST", 1e-15)
+    monkeypatch.setattr(sharing, "ENOUGH", 0.0)
 
 
 def same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> bool:
@@ -181,6 +182,17 @@ def test_callers_and_models_share_a_pool() -> None:
     assert all(same(a, b) for a, b in zip(found, alone, strict=True))
 
 
+def test_a_pool_of_more_threads_than_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "ENOUGH", 0.0)
+    few = [op.Relu(op.MatMul(eqsat.input(f"x{n}", (n, 96)), weights(96, 96))) for n in (16, 32, 64, 128, 512)]
+    model = eqsat.load(eqsat.graph(few))
+    alone, shared = CModel(model), CModel(model, threads=7)
+    assert len(set(re.findall(r"_shared\(pool, (\d+),", shared.emitted.source))) > 1
+    for seed in range(50):
+        inputs = given(model, seed=seed)
+        assert same(shared.run(inputs), alone.run(inputs))
+
+
 @pytest.mark.usefixtures("all_shared")
 @pytest.mark.filterwarnings("ignore:This process.*:DeprecationWarning")
 def test_a_child_has_threads_of_its_own() -> None:
@@ -201,6 +213,25 @@ def test_small_kernels_stay_on_one_thread() -> None:
     assert large.shared == len(large.kernels) == 1
     least = re.search(r"_shared\(pool, (\d+),", large.source)
     assert least is not None
+
+
+def test_threads_are_not_woken_for_a_program_of_few_small_kernels() -> None:
+    x = eqsat.input("x", (64, 128))
+
+    def products(x: Any, n: int) -> Any:
+        return x if n == 0 else products(op.Softsign(op.MatMul(x, weights(128, 128))), n - 1)
+
+    one, eight = (generate(eqsat.load(eqsat.graph(products(x, n))), threads=2) for n in (1, 8))
+    assert (len(one.kernels), one.shared) == (1, 0)
+    assert (len(eight.kernels), eight.shared) == (8, 8)
+    # What a loop calls counts as often as it does.
+    for rounds, shared in ((1, 0), (40, 1)):
+        text = (
+            LOOP.replace("40, 70", "64, 128")
+            .replace(", int64 rounds", "")
+            .replace("    cond", f"    rounds = Constant<value = int64 {{{rounds}}}>()\n    cond", 1)
+        )
+        assert bool(generate(eqsat.load(text), threads=2).shared) is bool(shared)
 
 
 @pytest.mark.parametrize("name", MODELS)
