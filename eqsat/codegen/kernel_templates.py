@@ -231,7 +231,8 @@ def _loops(
     axes = [a for a in (order if order is not None else range(len(shape))) if shape[a] != 1]
     heads = [f"for (ptrdiff_t {index[a]} = 0; {index[a]} < {shape[a]}; {index[a]}++) {{" for a in axes]
     mark = [MARK] if parallel and heads else []
-    return "\n".join([*mark, *(heads or ["{"]), caller(index), "}" * max(len(heads), 1)])
+    # What follows begins a line of its own: another mark is one only there.
+    return "\n".join([*mark, *(heads or ["{"]), caller(index), "}" * max(len(heads), 1), ""])
 
 
 def only(operand: Tensor | None) -> str:

@@ -96,6 +96,7 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
         line = lines[number]
         number += 1
         if line.strip() != MARK:
+            assert MARK not in line, line
             made.append(line)
             _follow(line, inside)
             continue

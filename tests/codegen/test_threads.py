@@ -365,6 +365,35 @@ def test_the_program_checks_itself(shares: bool, tmp_path: Path) -> None:
     assert done.returncode == 0 and "PASSED" in done.stdout and " ms" in done.stdout
 
 
+MOVEMENT = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+g (float[1, 33, 20, 18] x, uint8[2, 30, 40] a, uint8[2, 50, 40] b)
+  => (float[1, 33, 26, 22] p, float[1, 66, 20, 18] c, float[1, 11, 20, 18] s, float[1, 22, 20, 18] t,
+      uint8[2, 80, 40] q) {
+    pads = Constant<value = int64[8] {0, 0, 3, 2, 0, 0, 3, 2}>()
+    p = Pad<mode = "reflect">(x, pads)
+    y = Floor(x)
+    c = Concat<axis = 1>(x, y)
+    sizes = Constant<value = int64[2] {11, 22}>()
+    s, t = Split<axis = 1>(x, sizes)
+    scale = Constant<value = float {0.5}>()
+    other = Constant<value = float {0.25}>()
+    zero = Constant<value = uint8 {3}>()
+    q = com.microsoft.QLinearConcat<axis = 1>(scale, zero, a, other, zero, b, scale, zero)
+}"""
+
+
+@pytest.mark.usefixtures("all_shared")
+def test_all_nests_of_a_kernel_are_shared() -> None:
+    model = eqsat.load(MOVEMENT)
+    inputs = given(model)
+    alone, shared = CModel(model), CModel(model, threads=3)
+    assert shared.emitted.shared == len(shared.emitted.kernels)
+    assert MARK not in shared.emitted.source
+    assert same(shared.run(inputs), alone.run(inputs))
+    for output, array in Executor(model).run(inputs).items():
+        np.testing.assert_array_equal(alone.run(inputs)[output], array)
+
+
 # ---- the text --------------------------------------------------------------------------------------------
 
 
