@@ -8,6 +8,7 @@ from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Program
 from eqsat.codegen.shapes import type_of
+from eqsat.ops.evaluate import has_meaning
 from eqsat.schema.declared_operators import find_reference
 
 
@@ -44,7 +45,7 @@ def report(node: Node, problems: Problems, because: str = "") -> None:
         problems: Receives it.
         because: Why nothing else computes it.
     """
-    if find_reference(node.operator) is not None:
+    if find_reference(node.operator) is not None or not has_meaning(node.operator):
         problems.add_operator(node.operator, node.name, because)
         return
     types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eqsat.errors import CodegenError
+from eqsat.ops.evaluate import has_meaning, how_to_declare
 from eqsat.schema.declared_operators import find_reference
 from eqsat.schema.types import OpKey
 
 _MOST_CAUSES = 20
 """Reasons listed in a message."""
 
-_BODY = "declare the operator with a body of ONNX operators, or let a backend or the `call` of a target execute it; "
+_BODY = "declare the operator with a body of ONNX operators, or let a backend or the `call` of a target execute it"
+_NUMPY = "`eqsat run` executes them with numpy"
 
 
 @dataclass
@@ -20,11 +22,13 @@ class Problems:
 
     Attributes:
         nodes: By reason the nodes for which it holds.
-        advice: What can be done about some of them, as the beginning of a hint.
+        advice: What can be done about some of them.
+        undefined: How to declare an operator that nothing defines: numpy does not execute it either.
     """
 
     nodes: dict[str, list[str]] = field(default_factory=dict)
     advice: str = ""
+    undefined: str = ""
 
     def add(self, reason: str, name: str) -> None:
         self.nodes.setdefault(reason, []).append(name)
@@ -36,11 +40,14 @@ class Problems:
     def add_operator(self, op: OpKey, name: str, because: str = "") -> None:
         """An operator that no C can be written for, whatever its operands are; and why no backend executes it."""
         more = f", because {because}" if because else ""
-        if find_reference(op) is None:
-            self.add(f"no kernel for {op}{more}", name)
-        else:
+        if find_reference(op) is not None:
             self.add(f"{op}, which a Python function computes{more}", name)
             self.advice = _BODY
+        elif has_meaning(op):
+            self.add(f"no kernel for {op}{more}", name)
+        else:
+            self.add(f"{op}, which neither ONNX nor a declaration defines{more}", name)
+            self.undefined = self.undefined or how_to_declare(op)
 
     def check(self, model: str) -> None:
         """Raises CodegenError if there are any."""
@@ -58,5 +65,5 @@ class Problems:
             place=f"model {model!r}",
             actual="1 that is not" if others == 1 else f"{others} that are not",
             excerpt="\n".join(lines),
-            hint=f"{self.advice}`eqsat run` executes them with numpy",
+            hint="; ".join(filter(None, (self.advice, self.undefined or _NUMPY))),
         )

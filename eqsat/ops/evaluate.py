@@ -144,12 +144,33 @@ def operation(
         return reference_operation(declared, attrs, place)
     known = operator(op)
     found = find(known.kernels, since_version(op, version))
+    if not has_meaning(op):
+        return partial(_refuse, op, place)
     complete = {**defaults(op), **defaults(op, version), **attrs}
     fallback = _reference(op, version, outputs, protos, attrs)
     if known.definition is not None:
         fallback = _defined(known.definition, complete, outputs, fallback, place)
     call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
     return call if has(op, Trait.FORWARDS) else _admitted(call, op, complete, place)
+
+
+def has_meaning(op: OpKey) -> bool:
+    """Whether ONNX, eqsat or a declaration says what an operator computes."""
+    domain, known = opset.canonical_domain(op.domain), operator(op)
+    by_onnx = domain in opset.OPSETS and domain != opset.MICROSOFT
+    return by_onnx or bool(known.kernels) or known.definition is not None or find_declared(op) is not None
+
+
+def how_to_declare(op: OpKey) -> str:
+    """A hint for an operator without a meaning; operators of ONNX Runtime cannot be declared."""
+    if op.domain in opset.OPSETS:
+        return ""
+    return f"declare what it computes: `operator {op}(...) = ...` in a file of rules, or for --declarations"
+
+
+def _refuse(op: OpKey, place: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    requirement = "an operator that ONNX, eqsat or a declaration defines is required"
+    raise ExecutionError(requirement, place=place, actual=f"`{op}`", hint=how_to_declare(op))
 
 
 def reference_operation(reference: Reference, attrs: Mapping[str, AttrValue], place: str = "") -> Operation:
