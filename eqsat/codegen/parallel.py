@@ -5,25 +5,30 @@ many loops as are the whole content of one another, are independent of each othe
 kernel: they write different elements, read nothing that another one writes, and use scratch memory as their own.
 Everything else in the text is executed by each thread that takes part, with scratch memory of its own.
 
-The blocks of a kernel are the iterations of its marked nests, one nest after the other. Which thread computes a block
-has no influence on what it computes, so results do not depend on the number of threads.
+The blocks of a kernel are the iterations of its marked nests, one nest after the other: of as many loops of each as it
+takes to have enough blocks, fewer where a nest does little of the work. Which thread computes a block has no influence
+on what it computes, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MARK = "/* parallel */"
 BLOCK_WITHIN = """\
 static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
     return at < 0 ? 0 : at < most ? at : most;
+}
+
+static inline ptrdiff_t block_row(ptrdiff_t at, ptrdiff_t size) {
+    return size > 0 ? at / size : 0;
 }"""
 """What kernels in parts call."""
 _ENOUGH = 64
-"""Blocks from which on inner loops need not be cut."""
+"""Blocks of the largest nest from which on inner loops need not be cut."""
 _HEAD = re.compile(
     r"(?P<space>\s*)for \((?P<c>ptrdiff_t|size_t) (?P<name>\w+) = 0; (?P=name) < (?P<extent>.+); "
     r"(?P=name)(?:\+\+|(?: \+= (?P<step>\d+)))\)(?P<brace> \{)?"
@@ -87,6 +92,7 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
     if MARK not in body:
         return None
     lines = body.split("\n")
+    most = _most(lines, sizes)
     made: list[str] = []
     counts: list[str] = []
     # Whether each block that is open is a loop or a condition, where a mark means nothing.
@@ -103,8 +109,13 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
         if any(inside):
             continue
         before = _sum(counts)
-        nest = _nest(lines, number, sizes)
-        if nest:
+        nest = _nest(lines, number)
+        enough = _ENOUGH * _rounds(nest, sizes) / most
+        if nest and enough <= 1:
+            rounds = "1"
+            made.append(f"{nest[0].space}if (begin <= {before} && {before} < end)")
+        elif nest:
+            nest = _outer(nest, enough, sizes)
             text, rounds = _range(nest, before)
             made += text
             inside += [True] * sum(loop.braced for loop in nest)
@@ -122,8 +133,30 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
     return Parts("\n".join(made), total, count) if counts and count > 1 else None
 
 
-def _nest(lines: list[str], first: int, sizes: Mapping[str, int]) -> list[_Loop]:
-    """The loops that begin at a line, as many as it takes to have enough blocks."""
+def _most(lines: list[str], sizes: Mapping[str, int]) -> int:
+    """Iterations of the largest nest; at least one."""
+    most = 1
+    inside: list[bool] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip() != MARK:
+            _follow(line, inside)
+        elif not any(inside):
+            most = max(most, _rounds(_nest(lines, number), sizes))
+    return most
+
+
+def _rounds(nest: Sequence[_Loop], sizes: Mapping[str, int]) -> int:
+    """Iterations of all loops together."""
+    return math.prod(_value(loop.rounds, sizes) for loop in nest)
+
+
+def _outer(nest: list[_Loop], enough: float, sizes: Mapping[str, int]) -> list[_Loop]:
+    """The outermost loops, as many as it takes to have enough iterations."""
+    return next((nest[:n] for n in range(1, len(nest)) if _rounds(nest[:n], sizes) >= enough), nest)
+
+
+def _nest(lines: list[str], first: int) -> list[_Loop]:
+    """The loops that begin at a line, as far as each is the whole content of the one around it."""
     found: list[_Loop] = []
     for line in lines[first:]:
         match = _HEAD.fullmatch(line)
@@ -135,8 +168,6 @@ def _nest(lines: list[str], first: int, sizes: Mapping[str, int]) -> list[_Loop]
             break
         step = int(match["step"] or 1)
         found.append(_Loop(match["space"], match["c"], match["name"], match["extent"], step, bool(match["brace"])))
-        if math.prod(_value(loop.rounds, sizes) for loop in found) >= _ENOUGH:
-            break
     return found
 
 
@@ -164,14 +195,21 @@ def _range(nest: list[_Loop], before: str) -> tuple[list[str], str]:
         stop = stop if first.step == 1 else first.at(stop)
         head = f"for ({first.c} {name} = ({first.c}){first.at(start)}; {name} < ({first.c})({stop}); {name}{step})"
         return [f"{first.space}{head}{' {' if first.braced else ''}"], rounds
-    number = f"block_{first.name}"
-    lines = [f"{first.space}for (ptrdiff_t {number} = {start}; {number} < {stop}; {number}++) {{"]
-    for k, loop in enumerate(nest):
-        inner = " * ".join(_product(other.rounds) for other in nest[k + 1 :])
+    # The innermost loop goes on within its row, so that only a row divides.
+    *rows, last = nest
+    number, row = f"block_{first.name}", _product(last.rounds)
+    head = f"for (ptrdiff_t {number} = block_row({start}, {row}); {number} * {row} < {stop}; {number}++) {{"
+    lines = [f"{first.space}{head}"]
+    for k, loop in enumerate(rows):
+        inner = " * ".join(_product(other.rounds) for other in rows[k + 1 :])
         text = number if not inner else f"{number} / ({inner})"
         text = f"({text}) % ({loop.rounds})" if k else text
         opening = "{ " if k else ""
         lines.append(f"{loop.space}{opening}const {loop.c} {loop.name} = ({loop.c})({loop.at(f'({text})')});")
+    low, high = (last.at(f"block_within({end} - {number} * {row}, {row})") for end in (start, stop))
+    move = f" += {last.step}" if last.step > 1 else "++"
+    head = f"for ({last.c} {last.name} = ({last.c})({low}); {last.name} < ({last.c})({high}); {last.name}{move}) {{"
+    lines.append(f"{last.space}{head}")
     return lines, rounds
 
 

@@ -22,7 +22,7 @@ from eqsat.cli import main
 from eqsat.codegen import pools, sharing
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.generate import generate
-from eqsat.codegen.parallel import MARK, in_parts, whole
+from eqsat.codegen.parallel import MARK
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
@@ -57,6 +57,18 @@ def attention(batch: int | str = 2, seq: int | str = 19) -> ir.Model:
     return eqsat.graph(op.Gelu(op.MatMul(y, weights(32, 64))))
 
 
+def rows() -> ir.Model:
+    x = eqsat.input("x", (2, 6, 21, 37))
+    y = op.Conv(x, weights(3, 6, 5, 5), weights(3), pads=[2, 2, 2, 2])
+    z = op.ConvTranspose(y, weights(3, 2, 4, 4), pads=[1, 1, 1, 1], strides=[2, 2])
+    wide = op.Conv(x, weights(32, 6, 1, 1))
+    larger = [
+        op.Resize(v, None, None, np.array([2, channels, 42, 74]), mode=mode)
+        for v, channels, mode in ((x, 6, "linear"), (y, 3, "nearest"), (wide, 32, "cubic"))
+    ]
+    return eqsat.graph([z, *larger])
+
+
 LOOP = """<ir_version: 10, opset_import: ["": 21]>
 g (float[40, 70] x, int64 rounds) => (float[40, 70] y) {
     cond = Constant<value = bool {1}>()
@@ -89,6 +101,7 @@ g (double[5, 7, 9] x, int64[4] i)
 }"""
 MODELS: dict[str, Any] = {
     "convolutions": convolutions,
+    "rows": rows,
     "attention": attention,
     "loop": lambda: eqsat.load(LOOP),
     "integers": lambda: eqsat.load(INTEGERS),
@@ -394,47 +407,14 @@ def test_all_nests_of_a_kernel_are_shared() -> None:
         np.testing.assert_array_equal(alone.run(inputs)[output], array)
 
 
-# ---- the text --------------------------------------------------------------------------------------------
-
-
-def test_loops_become_ranges() -> None:
-    body = f"const int a = 1;\n{MARK}\nfor (ptrdiff_t i = 0; i < 100; i++) {{\n    y0[i] = a;\n}}"
-    parts = in_parts(body, {})
-    assert parts is not None and (parts.blocks, parts.count) == ("100", 100)
-    assert (
-        "i = (ptrdiff_t)block_within(begin - (0), 100); i < (ptrdiff_t)(block_within(end - (0), 100)); i++"
-        in parts.body
-    )
-    assert whole(body) == body.replace(f"{MARK}\n", "")
-
-
-@pytest.mark.parametrize(
-    "body, blocks",
-    [
-        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\ny0[o] = r;\n}\n}", "32"),
-        # What follows the inner loop keeps it whole.
-        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\ny0[o] = r;\n}\ny0[o]++;\n}", "4"),
-        (
-            "for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\n}\n"
-            "for (size_t r = 0; r < 2; r++) {\n}\n}",
-            "4",
-        ),
-        # An inner loop that depends on the outer one.
-        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < o + 1; r++) {\n}\n}", "4"),
-        ("for (ptrdiff_t j = 0; j < 10; j += 4)\n    y0[j] = 1;", "3"),
-        ("for (ptrdiff_t j = 0; j < dim_n; j++) {\n}", "dim_n"),
-        ("{\ny0[0] = 1;\n}", None),
-        ("y0[0] = 1;", None),
-    ],
-)
-def test_blocks_of_a_nest(body: str, blocks: str | None) -> None:
-    parts = in_parts(f"{MARK}\n{body}", {"dim_n": 7})
-    assert (None if parts is None else parts.blocks) == blocks
-
-
-def test_marks_inside_of_other_loops_mean_nothing() -> None:
-    body = f"for (ptrdiff_t i = 0; i < 9; i++) {{\n{MARK}\nfor (ptrdiff_t j = 0; j < 9; j++) {{\n}}\n}}"
-    assert in_parts(body, {}) is None
-    in_braces = f"{{\n{MARK}\nfor (ptrdiff_t j = 0; j < 9; j++) {{\n}}\n}}"
-    parts = in_parts(in_braces, {})
-    assert parts is not None and parts.blocks == "9"
+@pytest.mark.usefixtures("all_shared")
+def test_rows_without_elements() -> None:
+    x, chosen = eqsat.input("x", (1, 1, 20)), eqsat.input("chosen", (20,), ir.DataType.BOOL)
+    some = op.Compress(x, chosen, axis=2)
+    model = eqsat.load(eqsat.graph(op.Tile(some, np.array([2, 3, 1]))))
+    shared = CModel(model, threads=3)
+    assert shared.emitted.shared > 0 and "block_row" in shared.emitted.source
+    for count in (0, 1, 20):
+        inputs = {"x": RNG.standard_normal((1, 1, 20)).astype(np.float32), "chosen": np.arange(20) < count}
+        found = shared.run(inputs)[model.graph.outputs[0].name or ""]
+        np.testing.assert_array_equal(found, np.tile(inputs["x"][:, :, :count], (2, 3, 1)))

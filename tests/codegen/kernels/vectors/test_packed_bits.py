@@ -110,7 +110,7 @@ def test_values(isa: Isa) -> None:
 
 
 def test_threads_share_columns() -> None:
-    model, feeds = built((2,), 512, 1000, zeros=np.uint8)
+    model, feeds = built((2,), 2048, 1500, zeros=np.uint8)
     alone, shared = CModel(load(model)), CModel(load(model), threads=2)
     assert shared.emitted.shared == 1
     np.testing.assert_array_equal(shared.run(feeds)["y"], alone.run(feeds)["y"])
