@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.control.body_as_model import body_model
+from eqsat.control.recurrent.trips import outer_number
 from eqsat.egraph.encode import operands
 from eqsat.errors import EqsatError
 from eqsat.extract.body_costs import BodyCost, BodyCosts, mean_seconds
@@ -17,7 +19,7 @@ from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import op_key
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.types import type_of
+from eqsat.schema.types import TensorType, type_of
 from eqsat.simplify.edit import constant_of
 from eqsat.simplify.site import is_control, sites
 from eqsat.stages.load import sizes_inside
@@ -58,7 +60,7 @@ def cost_before(model: ir.Model, targets: Sequence[Target], sizes: FreeSizes) ->
             continue
         looped = is_control(node)
         facts = [
-            None if v is None else TensorFacts(type_of(v), constant_of(v) if looped else None, v in fixed, True)
+            None if v is None else TensorFacts(type_of(v), _number(v) if looped else None, v in fixed, True)
             for v in inputs
         ]
         count += 1
@@ -68,3 +70,15 @@ def cost_before(model: ir.Model, targets: Sequence[Target], sizes: FreeSizes) ->
         read = [type_of(v) if v.uses() or v.is_graph_output() else None for v in node.outputs]
         seconds += costs.operator(0, op, attrs, facts, read, place=node.name or str(op))
     return seconds, count
+
+
+def _number(value: ir.Value) -> np.ndarray | None:
+    """A constant, or a number of rounds that is the size of a tensor."""
+    known = constant_of(value)
+    if known is not None or type_of(value) != _COUNT:
+        return known
+    found = outer_number(value)
+    return None if found is None or found.size or not found.is_fixed else np.array(found.offset)
+
+
+_COUNT = TensorType(ir.DataType.INT64, ())

@@ -7,6 +7,7 @@ stands at its inputs, sizes of what the loop stacks are known, it may be unrolle
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +67,10 @@ def count_rounds(node: ir.Node, editor: Editor) -> bool:
         if count is None or end is None:
             return False
         counted.append((count, end))
+    counted = _decisive(counted)
     firsts = [] if node.inputs[1] is None else _comparisons(node.inputs[1], None)
-    begins = len(firsts) == len(counted) and all(any(_alike(f, *c) for f in firsts) for c in counted)
+    by_counter = [[_alike(first, *c) for first in firsts] for c in counted]
+    begins = all(map(any, by_counter)) and all(any(row[k] for row in by_counter) for k in range(len(firsts)))
     given = [] if node.inputs[0] is None else [node.inputs[0]]
     rounds = [_rounds(node, editor, count, end, least=0 if begins else 1) for count, end in counted]
     first = number_of(node.inputs[1])
@@ -102,6 +105,26 @@ def _comparisons(condition: ir.Value, body: ir.Graph | None) -> list[_Comparison
         return []
     low, high = (left, right) if node.op_type == "Less" else (right, left)
     return [_Comparison(_uncast(low), _uncast(high))]
+
+
+def _decisive(counted: Sequence[tuple[_Count, _End]]) -> list[tuple[_Count, _End]]:
+    """The counters without those that cannot be the first to reach their end.
+
+    TensorFlow compares the number of a round with the same end as the next position in a sequence.
+    """
+    kept: list[tuple[_Count, _End]] = []
+    for count, end in sorted(counted, key=lambda pair: -pair[0].offset):
+        same_end = [c for c, other in kept if (end is other if isinstance(end, ir.Value) else end == other)]
+        if not any(c.step == count.step and _begin_alike(c, count) for c in same_end):
+            kept.append((count, end))
+    return kept
+
+
+def _begin_alike(one: _Count, other: _Count) -> bool:
+    if one.start is not None and other.start is not None and one.start is other.start:
+        return True
+    first, second = (np.array(0) if c.start is None else number_of(c.start) for c in (one, other))
+    return first is not None and second is not None and bool(first.item() == second.item())
 
 
 def _alike(first: _Comparison, count: _Count, end: _End) -> bool:

@@ -112,6 +112,23 @@ def test_several_comparisons_some_with_numbers(change: dict[str, Any], bound: fl
     assert all(node.inputs[0] is not None and node.inputs[0].name != "some" for node in loops)
 
 
+@pytest.mark.parametrize("begins", ["Less(first, n)", "And(below, below)", "And(below, other)"])
+@pytest.mark.parametrize("weaker", ["c", "i"])
+def test_a_weaker_comparison_does_not_count(weaker: str, begins: str, tmp_path: Path) -> None:
+    """Keras compares the number of a round, too, which is below the end whenever the next position is."""
+    more = f"before = Cast<to=1>({weaker}) below0 = Less(before, right) below1 = Less(left, right)"
+    source = counting(begins=begins, condition="And(below0, below1)", more=more)
+    below = onnx.helper.make_node("Less", ["first", "n"], ["below"])
+    other = onnx.helper.make_node("Less", ["nought", "n"], ["other"])
+    at = next(k for k, node in enumerate(source.graph.node) if "n" in node.output)
+    source.graph.node.insert(at + 1, below)
+    source.graph.node.insert(at + 1, other)
+    result = checked(source, tmp_path, feeds(1, 2, 5))
+    (loop,) = (node for node in result.model.graph if node.op_type == "Loop")
+    assert loop.inputs[0] is not None and loop.inputs[1] is None
+    assert result.run(feeds(0)[0])["y"].shape == (0, 4)
+
+
 @pytest.mark.parametrize("condition", ["LessOrEqual(left, right)", "Less(right, left)"])
 def test_other_conditions_stay(condition: str) -> None:
     model = simplified(load(counting(condition=condition, limit="some")))

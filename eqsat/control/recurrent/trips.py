@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,9 @@ def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
         return None
     if node.op_type in _SAME:
         return outer_number(node.inputs[0], depth + 1)
+    if node.op_type == "Shape":
+        sizes = _dims(node)
+        return dimension(sizes[0]) if sizes is not None and len(sizes) == 1 else None
     if node.op_type in ("Gather", "Slice"):
         return _size(node)
     if node.op_type in ("Add", "Sub"):
@@ -59,7 +63,29 @@ def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
         if one is None or other is None:
             return None
         return one.plus(other) if node.op_type == "Add" else one.minus(other)
+    if node.op_type in ("Max", "Min"):
+        return _greatest_or_least(node.op_type, [outer_number(v, depth + 1) for v in node.inputs])
     return None
+
+
+def _greatest_or_least(op: str, numbers: Sequence[Position | None]) -> Position | None:
+    """The Max or Min of numbers, where it follows from sizes not being negative which one it is."""
+    choose = max if op == "Max" else min
+    offsets: dict[str, int] = {}
+    for number in numbers:
+        if number is None or not number.is_fixed:
+            return None
+        offsets[number.size] = choose(number.offset, offsets.get(number.size, number.offset))
+    if len(offsets) == 1:
+        ((size, offset),) = offsets.items()
+        return Position(0, size, offset)
+    plain = offsets.pop("", None)
+    if len(offsets) > 1 or plain is None:
+        return None
+    ((size, offset),) = offsets.items()
+    if plain > offset:
+        return None
+    return Position(0, size, offset) if op == "Max" else Position(offset=plain)
 
 
 def dimension(dim: int | ir.SymbolicDim | str | None) -> Position | None:
@@ -76,12 +102,9 @@ def _size(node: ir.Node) -> Position | None:
     while source is not None and (found := source.producer()) is not None and found.op_type in ("Identity", "Cast"):
         source = found.inputs[0]
     shape = None if source is None else source.producer()
-    if shape is None or shape.op_type != "Shape" or shape.inputs[0] is None or shape.inputs[0].shape is None:
+    dims = None if shape is None or shape.op_type != "Shape" else _dims(shape)
+    if dims is None:
         return None
-    dims = list(shape.inputs[0].shape)
-    start = shape.attributes["start"].as_int() if "start" in shape.attributes else 0
-    stop = shape.attributes["end"].as_int() if "end" in shape.attributes else len(dims)
-    dims = dims[start:stop]
     numbers = [constant_of(v) for v in node.inputs[1:]]
     if any(n is None or n.size != 1 for n in numbers):
         return None
@@ -90,3 +113,12 @@ def _size(node: ir.Node) -> Position | None:
         chosen = dims[slice(given[0], given[1], given[3] if len(given) > 3 else 1)]
         return dimension(chosen[0]) if len(chosen) == 1 else None
     return dimension(dims[given[0]]) if -len(dims) <= given[0] < len(dims) else None
+
+
+def _dims(shape: ir.Node) -> list[int | ir.SymbolicDim] | None:
+    """The dimensions that a Shape gives."""
+    source = shape.inputs[0]
+    if source is None or source.shape is None:
+        return None
+    start, stop = (shape.attributes[name].as_int() if name in shape.attributes else None for name in ("start", "end"))
+    return list(source.shape)[start:stop]

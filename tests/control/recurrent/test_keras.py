@@ -71,8 +71,17 @@ RNN = """sum = Add(xw, sr)
         s2 = Tanh(sum)"""
 
 
-def layers(cell: str, gates: int) -> onnx.ModelProto:
-    """Two layers; the second reads what the first stacks."""
+FREE = """steps = Shape<start=1, end=2>(x)
+    narrow = Cast<to=6>(steps)
+    length = Squeeze(narrow, nought)
+    end = Cast<to=1>(length)
+    most = Cast<to=1>(length)
+    rounds = Cast<to=7>(length)
+    below"""
+
+
+def layers(cell: str, gates: int, *, free: bool = False) -> onnx.ModelProto:
+    """Two layers; the second reads what the first stacks. A free length is compared as a float, twice in each round."""
     sizes = dict(h=H, hh=2 * H, g=gates * H, t=T, cell=cell)
     text = f"""<ir_version: 8, opset_import: ["": 18]>
 g (float[N,{T},{WIDTH}] x) => (float[N,{T},{H}] y1)
@@ -82,6 +91,11 @@ g (float[N,{T},{WIDTH}] x) => (float[N,{T},{H}] y1)
     {LAYER.format(k=0, x="x", i=WIDTH, **sizes)}
     {LAYER.format(k=1, x="y0", i=H, **sizes)}
 }}"""
+    if free:
+        text = (
+            text.replace(f"[N,{T},", "[N,L,").replace(f"float most = {{{T}.0}}, ", "").replace("below =", f"{FREE} =")
+        )
+        text = text.replace(f", float end = {{{T}.0}}, int64 rounds = {{{T}}}", "")
     model = onnx.parser.parse_model(text)
     rng = np.random.default_rng(0)
     for k, inputs in enumerate((WIDTH, H)):
@@ -100,6 +114,23 @@ def test_layers_of_keras_are_operators_for_any_batch(op: str, cell: str, gates: 
     result = checked(layers(cell, gates), tmp_path, feeds(1, 3, 8))
     kinds = [node.op_type for node in result.model.graph]
     assert kinds.count(op) == 2 and "Loop" not in kinds, kinds
+
+
+@pytest.mark.parametrize(("op", "cell", "gates"), [("GRU", GRU, 3), ("RNN", RNN, 1)])
+def test_sequences_may_have_any_length(op: str, cell: str, gates: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    given = [{"x": rng.standard_normal((*n, WIDTH)).astype(np.float32)} for n in ((1, 1), (2, 9), (3, 17))]
+    result = checked(layers(cell, gates, free=True), tmp_path, given)
+    kinds = [node.op_type for node in result.model.graph]
+    assert kinds.count(op) == 2 and "Loop" not in kinds, kinds
+
+
+def test_the_input_costs_as_many_rounds_as_it_runs() -> None:
+    """The number of rounds is a size that operators on shapes make."""
+    source = layers(RNN, 1, free=True)
+    short, long = (eqsat.optimize(source, dims={"L": n, "N": 1}, verify=False).summary for n in (10, 160))
+    assert 8 < long.before.cost / short.before.cost < 16
+    assert long.after.cost < long.before.cost
 
 
 def test_what_leaves_a_loop_has_the_size_that_entered() -> None:
