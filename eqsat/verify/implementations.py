@@ -69,6 +69,11 @@ def _difference(
     op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int, at: int, left: Value, right: Value
 ) -> str | None:
     """How a result differs from another by more than rounding, its own or that of the operands; None if it does not."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        if left.shape != right.shape:
+            return f"the shapes of the results are {list(left.shape)} and {list(right.shape)}"
+        if left.dtype.kind in "OU":
+            return _of_texts(left, right)
     if not isinstance(left, np.ndarray) or judge_values.incomparable(left, right) is not None:
         return None
     mask = judge_values.beyond(left, right, strict=False, lsb=1)
@@ -90,3 +95,12 @@ def _difference(
         f"{worst.left} and {worst.right} at [{', '.join(map(str, worst.index))}]; "
         f"{worst.differing:,} of {worst.elements:,} elements differ"
     )
+
+
+def _of_texts(left: np.ndarray, right: np.ndarray) -> str | None:
+    differing = np.argwhere(left.astype(object) != right.astype(object))
+    if not len(differing):
+        return None
+    at = tuple(differing[0].tolist())
+    shown = f"{str(left[at])!r} and {str(right[at])!r} at [{', '.join(map(str, at))}]"
+    return f"{shown}; {len(differing):,} of {left.size:,} elements differ"

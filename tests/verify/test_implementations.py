@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import onnx
 import pytest
 
 import eqsat
@@ -34,8 +35,8 @@ def network() -> Tensor:
     return op.Tanh(op.Exp(op.Sin(x)) * np.float32(2))
 
 
-def programs_of(output: Tensor) -> Programs:
-    search = Search.of(eqsat.graph([output]))
+def programs_of(output: Tensor | onnx.ModelProto) -> Programs:
+    search = Search.of(eqsat.graph([output]) if isinstance(output, Tensor) else output)
     result = search.extract("best")
     verifier = search.verifier(result.plan, result.model)
     verifier.run()
@@ -49,6 +50,35 @@ def test_the_first_operator_that_differs_is_named_with_both_values() -> None:
     found = unlike_operator(programs_of(network()), FEEDS, Strange())
     assert found.startswith("onnxruntime and eqsat compute Exp ")
     assert "32 of 32 elements differ" in found
+
+
+TEXTS = """<ir_version: 10, opset_import: ["": 21]>
+g (string[3] s) => (string[3] y) {
+    a = StringConcat(s, s)
+    y = StringConcat(a, s)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.astype("U"), ""),
+        (
+            lambda text: np.array([t.upper() if "b" in t else t for t in text], object),
+            "'BÉBÉ' and 'bébé' at [1]; 1 of 3",
+        ),
+        (lambda text: text[1:], "the shapes of the results are [2] and [3]"),
+    ],
+)
+def test_texts_that_differ_are_not_rounding(change: Callable[[np.ndarray], np.ndarray], said: str) -> None:
+    class Other(Oracle):
+        def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+            return tuple(change(r) for r in super().__call__(op, attrs, inputs, outputs))
+
+    found = unlike_operator(
+        programs_of(onnx.parser.parse_model(TEXTS)), {"s": np.array(["a", "bé", ""], object)}, Other()
+    )
+    assert said in found if said else not found
 
 
 def test_implementations_that_agree_are_not_blamed() -> None:
