@@ -65,7 +65,7 @@ def optimized(
         written = folder / f"{name}.onnx"
         command = [python, "-c", program, str(original), str(written)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_TIME_LIMIT, check=False)
             reason = (done.stderr.strip() or "no file").splitlines()[-1][:120]
         except (OSError, subprocess.TimeoutExpired) as error:
             reason = str(error)[:120]

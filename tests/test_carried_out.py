@@ -46,13 +46,13 @@ def _model() -> ir.Model:
 
 
 def _rules(folder: Path, text: str) -> Path:
-    (folder / "own.rules").write_text(text)
+    (folder / "own.rules").write_text(text, "utf-8")
     return folder / "own.rules"
 
 
 def _target(folder: Path, text: str) -> Path:
-    (folder / "prepares.rules").write_text(text)
-    (folder / "mine.target").write_text(TARGET)
+    (folder / "prepares.rules").write_text(text, "utf-8")
+    (folder / "mine.target").write_text(TARGET, "utf-8")
     return folder / "mine.target"
 
 
@@ -136,7 +136,7 @@ def test_bodies_of_control_flow_are_prepared_and_executed_as_well(tmp_path: Path
 
 def test_files_for_egglog_are_said_to_be_unchecked(tmp_path: Path) -> None:
     file = tmp_path / "own.egg"
-    file.write_text("(relation seen (i64))\n")
+    file.write_text("(relation seen (i64))\n", "utf-8")
     notes = eqsat.optimize(_model(), rules=[file]).summary.notes
     assert any("own.egg" in note and "unchecked" in note for note in notes)
 

@@ -83,7 +83,8 @@ def test_a_target_without_normalisation_takes_it_as_product_and_sum(tmp_path: Pa
     target = tmp_path / "plain.target"
     target.write_text(
         "target plain\n    peak float32 = 1e12\n    bandwidth = 1e12, launch = 1e-9\n"
-        "    link bandwidth = 1e12, latency = 1e-9\n    supports Mul, Add, Relu\n"
+        "    link bandwidth = 1e12, latency = 1e-9\n    supports Mul, Add, Relu\n",
+        "utf-8",
     )
     x = eqsat.input("x", (1, CHANNELS, 64, 64))
     result = eqsat.optimize(eqsat.graph(op.Relu(normalized(op.Relu(x), CHANNELS))), targets=[target])

@@ -36,7 +36,8 @@ def without_einsum(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("hosts") / "plain.target"
     path.write_text(
         'host plain\n    summary "no kernel for Einsum"\n    peak float32 = 1e9\n    bandwidth = 1e9, launch = 1e-6\n\n'
-        "    supports Einsum\n        cost 1\n\n    supports *\n"
+        "    supports Einsum\n        cost 1\n\n    supports *\n",
+        "utf-8",
     )
     return str(path)
 

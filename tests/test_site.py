@@ -71,9 +71,10 @@ def test_pages_from_disk_have_a_worker(tmp_path: Path) -> None:
     # As the search works: what it is told before the worker is ready is not lost, and its scripts come from beside it.
     (tmp_path / "worker.js").write_text(
         'const ready = importScripts("twice.js");'
-        'addEventListener("message", async (e) => { await ready; postMessage(twice(e.data)); });'
+        'addEventListener("message", async (e) => { await ready; postMessage(twice(e.data)); });',
+        "utf-8",
     )
-    (tmp_path / "twice.js").write_text("self.twice = (n) => 2 * n;")
+    (tmp_path / "twice.js").write_text("self.twice = (n) => 2 * n;", "utf-8")
     shim = (DOCS / "javascripts" / "iframe-worker.js").read_text("utf-8")
     page = f"<html><head><script>{shim}</script></head><body></body></html>"
     script = """

@@ -345,12 +345,15 @@ def test_a_query_without_keys_is_zero_where_the_softmax_is_guarded() -> None:
 @pytest.mark.parametrize("heads", [4, 1])
 def test_an_attention_of_the_input_can_be_taken_apart(heads: int, tmp_path: Path) -> None:
     target = tmp_path / "parts.target"
-    target.write_text("""target parts
+    target.write_text(
+        """target parts
     peak float32 = 100e12
     bandwidth = 40e12, launch = 1e-9, dispatch = 1e-9
     link bandwidth = 40e12, latency = 1e-9
     supports MatMul, Softmax, Mul, Transpose
-""")
+""",
+        "utf-8",
+    )
     model = f"""<ir_version: 10, opset_import: ["": 23]>
     g (float[2, 4, 64, 32] q, float[2, {heads}, 64, 32] k, float[2, {heads}, 64, 32] v) => (float[2, 4, 64, 32] y)
     {{ y = Attention <scale = 0.5> (q, k, v) }}"""

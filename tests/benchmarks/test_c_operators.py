@@ -96,7 +96,7 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "rows.json"
     arguments = [str(_file(tmp_path)), "--share", "0", "--only", "Softmax", "CumSum", "--repeat", "1"]
     assert c_operators.main([*arguments, "--json", str(path)]) == 0
-    rows = json.loads(path.read_text())["rows"]
+    rows = json.loads(path.read_text("utf-8"))["rows"]
     assert {r["what"] for r in rows} == {"Softmax", "CumSum"}
     assert all(r["C"] > 0 and r["ORT"] > 0 and r["difference"] < 1e-5 for r in rows)
     shown = capsys.readouterr().out

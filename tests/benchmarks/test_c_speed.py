@@ -45,7 +45,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_a_folder_with_notes_and_a_model_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     saved(FREE, tmp_path / "free.onnx")
-    (tmp_path / "free.json").write_text(json.dumps({"dims": {"N": 5}, "feeds": {"i": {"lo": 0, "hi": 5}}}))
+    (tmp_path / "free.json").write_text(json.dumps({"dims": {"N": 5}, "feeds": {"i": {"lo": 0, "hi": 5}}}), "utf-8")
     saved(BROKEN, tmp_path / "broken.onnx")
     figures = tmp_path / "figures.json"
     assert c_speed.main([str(tmp_path), "--repeat", "1", "--json", str(figures)]) == 1

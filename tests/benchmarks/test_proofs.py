@@ -49,7 +49,7 @@ def test_a_listed_rule_is_not_refuted(rule: Rule) -> None:
 
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert proofs.main(["--only", "add_01", "not_02", "--json", str(tmp_path / "rows.json")]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "rows.json").read_text("utf-8"))["rows"]
     assert [(r["verdict"], r["implied"], r["false variant"]) for r in rows] == [("proven", "yes", "refuted")] * 2
     assert "false variants refuted: 2 of 2" in capsys.readouterr().out
 

@@ -62,7 +62,7 @@ def test_the_table_names_what_goes_wrong(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     assert zoo.main([str(tmp_path), "--target", "", "--json", str(tmp_path / "zoo.json")]) == 1
     assert "broken: " in capsys.readouterr().out
-    assert json.loads((tmp_path / "zoo.json").read_text())[0]["problem"]
+    assert json.loads((tmp_path / "zoo.json").read_text("utf-8"))[0]["problem"]
 
 
 def test_differences_count_by_output():

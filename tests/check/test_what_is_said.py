@@ -28,7 +28,7 @@ rule flat : exact
 
 def test_what_is_proven_within_bounds_is_refuted_by_a_counterexample_beyond_them(tmp_path: Path) -> None:
     file = tmp_path / "own.rules"
-    file.write_text(BEYOND)
+    file.write_text(BEYOND, "utf-8")
     assert [found.trust for found in eqsat.prove_rules(file)] == ["refuted", "refuted"]
 
 

@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> dict[str, str]:
         "broken": "y = Relu(w)",
     }
     for name, body in bodies.items():
-        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body))
+        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body), "utf-8")
     return {name: str(tmp_path / f"{name}.onnxtxt") for name in bodies}
 
 
@@ -75,9 +75,9 @@ def test_the_weakest_rule_of_the_chain_is_named(
         tmp_path / "mine.rules",
         {"long": "a = Asinh(x) b = Sinh(a) c = Neg(b) y = Neg(c)", "short": "y = Identity(x)"},
     )
-    rules.write_text("rule mine : real\n    Sinh(Asinh(x))  =>  x\n")
+    rules.write_text("rule mine : real\n    Sinh(Asinh(x))  =>  x\n", "utf-8")
     for name, body in models.items():
-        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body))
+        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body), "utf-8")
     given = ["prove", *(str(tmp_path / f"{name}.onnxtxt") for name in models), "-r", str(rules)]
     assert main([*given, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

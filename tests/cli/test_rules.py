@@ -115,7 +115,8 @@ def test_the_gain_on_a_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     model, rules, target = tmp_path / "m.onnx", tmp_path / "r.rules", tmp_path / "npu.target"
     target.write_text(
         "target npu\n    peak float32 = 1e15\n    bandwidth = 1e15, launch = 1e-12, dispatch = 1e-12\n"
-        "    link bandwidth = 1e15, latency = 1e-12\n\n    supports Clip\n"
+        "    link bandwidth = 1e15, latency = 1e-12\n\n    supports Clip\n",
+        "utf-8",
     )
     eqsat.save(eqsat.graph(op.Relu(eqsat.input("x", (256, 256)))), model)
     rules.write_text("rule clip : exact\n    Relu(x)  =>  Clip(x, 0)\n", "utf-8")

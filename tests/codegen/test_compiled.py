@@ -265,7 +265,7 @@ def test_a_second_process_does_not_compile(monkeypatch: pytest.MonkeyPatch, tmp_
         done = subprocess.run(
             [sys.executable, "-c", script, RELU],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             check=False,
         )

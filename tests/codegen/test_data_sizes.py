@@ -293,7 +293,7 @@ def test_the_caller_gives_no_array_for_a_result_of_unknown_size() -> None:
 def test_the_folder_checks_shapes(tmp_path: Path) -> None:
     body, _ = CASES["boxes that are kept"]
     eqsat.write_c(model(body), tmp_path / "out", name="net")
-    assert "size_t *y_shape," in (tmp_path / "out" / "net.h").read_text()
+    assert "size_t *y_shape," in (tmp_path / "out" / "net.h").read_text("utf-8")
     sources = [str(p) for p in sorted((tmp_path / "out").glob("*.c"))]
     command = ["cc", "-std=c11", "-O1", "-ffp-contract=off", "-DNET_SCALAR", *STRICT, *SANITIZERS, *sources, "-lm"]
     subprocess.run([*command, "-o", "check"], cwd=tmp_path, check=True)

@@ -252,7 +252,7 @@ BOTH = {"batch": (1, 4, 1), "seq": (2, 32, 16)}
 def test_the_entry_function_receives_and_checks_sizes(tmp_path: Path) -> None:
     emitted = eqsat.write_c(model(LAYER), tmp_path / "out", name="net", dims=BOTH)
     assert [(size.name, size.least, size.most) for size in emitted.sizes] == [("batch", 1, 4), ("seq", 2, 32)]
-    header = (tmp_path / "out/net.h").read_text()
+    header = (tmp_path / "out/net.h").read_text("utf-8")
     assert "    size_t batch,\n    size_t seq,\n    void *arena" in header
     assert "x: float[batch, seq, 8]" in header and "#define NET_X_SIZE 1024" in header
     assert "#define NET_SEQ_LEAST 2" in header and "#define NET_SEQ_MOST 32" in header
@@ -266,14 +266,14 @@ def test_the_entry_function_receives_and_checks_sizes(tmp_path: Path) -> None:
                    net_run(x, y, 1, 1, arena, net_weights), NET_SIZE_OUT_OF_RANGE);
             return 0;
         }"""
-    (tmp_path / "caller.c").write_text(caller)
+    (tmp_path / "caller.c").write_text(caller, "utf-8")
     sources = [*map(str, (tmp_path / "out").glob("net*.c")), str(tmp_path / "caller.c")]
     command = ["cc", "-std=c11", *STRICT, f"-I{tmp_path / 'out'}", *sources, "-lm", "-o", str(tmp_path / "caller")]
     subprocess.run(command, check=True)
-    assert subprocess.check_output([tmp_path / "caller"], text=True) == "0 4 4 4\n"
+    assert subprocess.check_output([tmp_path / "caller"], encoding="utf-8") == "0 4 4 4\n"
     checks = [str(path) for path in (tmp_path / "out").glob("*.c")]
     subprocess.run(["cc", "-std=c11", *STRICT, *checks, "-lm", "-o", str(tmp_path / "check")], check=True)
-    assert "PASSED" in subprocess.check_output([tmp_path / "check"], text=True)
+    assert "PASSED" in subprocess.check_output([tmp_path / "check"], encoding="utf-8")
 
 
 def test_the_arena_has_room_for_the_greatest_sizes() -> None:

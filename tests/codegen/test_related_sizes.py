@@ -83,7 +83,7 @@ def test_the_option_that_is_missing_is_the_expression(tmp_path: Path, capsys: py
     onnx.save(onnx.parser.parse_model(HEAD + CACHE), path)
     given = ["--dim", "P=1..16", "--dim", "S=1", "--dim", "T=P+1"]
     assert main(["codegen", str(path), *given, "-o", str(tmp_path / "out"), "-q"]) == 0
-    assert "mask: float[1, 1, 1, P + 1]" in (tmp_path / "out" / "model.h").read_text()
+    assert "mask: float[1, 1, 1, P + 1]" in (tmp_path / "out" / "model.h").read_text("utf-8")
     assert main(["run", str(path), "--dim", "P=3", "--dim", "S=2", "--dim", "T=P+S", "--backend", "c"]) == 0
     assert main(["run", str(path), "--dim", "P=3", "--dim", "T=5"]) == 0
     assert "mask" in capsys.readouterr().err

@@ -321,7 +321,7 @@ int main(void) {
 @pytest.fixture(params=["", "-fsanitize=thread", "-fsanitize=address,undefined"])
 def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param:
-        (tmp_path / "t.c").write_text("int main(void) { return 0; }\n")
+        (tmp_path / "t.c").write_text("int main(void) { return 0; }\n", "utf-8")
         command = [*find_compiler(), request.param, "t.c", "-o", "t"]
         if subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode:
             pytest.skip("no such sanitizer")
@@ -339,13 +339,13 @@ def test_models_in_c_share_a_pool_without_races(tmp_path: Path, sanitizer: str) 
         eqsat.write_c(model, folder, name=name, threads=3)
         for file in folder.glob(f"{name}*.[ch]"):
             shutil.copy(file, tmp_path)
-    (tmp_path / "callers.c").write_text(CALLERS)
+    (tmp_path / "callers.c").write_text(CALLERS, "utf-8")
     files = [f.name for f in tmp_path.glob("*.c") if f.name != "t.c"]
     strict = ["-std=c11", "-O1", "-g", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"]
     command = [*find_compiler(), *strict, *filter(None, [sanitizer]), *files, "-pthread", "-lm", "-o", "callers"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr[:4000]
-    done = subprocess.run([str(tmp_path / "callers")], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([str(tmp_path / "callers")], capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr[:4000]
 
 
@@ -374,7 +374,7 @@ def test_the_program_checks_itself(shares: bool, tmp_path: Path) -> None:
         "check",
     ]
     subprocess.run(command, cwd=tmp_path, check=True)
-    done = subprocess.run([str(tmp_path / "check"), "3"], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(tmp_path / "check"), "3"], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0 and "PASSED" in done.stdout and " ms" in done.stdout
 
 

@@ -51,7 +51,9 @@ class OldRuntime:
 
     def _start(self) -> None:
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8"
+        )
         assert self._process.stdout is not None
         self.version = self._process.stdout.readline().strip()
         if not self.version:

@@ -167,7 +167,7 @@ def test_a_body_with_sequences_is_optimized_around_them() -> None:
 
 def test_a_wrong_rule_is_found_in_the_body_that_it_is_wrong_in(tmp_path: Path) -> None:
     rule = tmp_path / "wrong.rules"
-    rule.write_text("rule tanh_is_relu : real\n    Tanh(x + y)  =>  Relu(x)\n")
+    rule.write_text("rule tanh_is_relu : real\n    Tanh(x + y)  =>  Relu(x)\n", "utf-8")
     with pytest.raises(VerificationError, match=r"the body of Loop 'steps', .*`tanh_is_relu`"):
         eqsat.optimize(nested(), rules=[rule], default_rules=False, trust=True)
 

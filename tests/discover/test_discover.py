@@ -73,7 +73,7 @@ def test_what_was_removed_is_found_again() -> None:
 def test_found_rules_hold_and_none_implies_another(tmp_path: Path) -> None:
     found = discover_rules(["Min", "Max", "Neg"], size=2, constants=[], default_rules=False)
     path = tmp_path / "found.rules"
-    path.write_text(found.text)
+    path.write_text(found.text, "utf-8")
     checked = check_rules(path, samples=60, seed=7)
     assert {c.verdict for c in checked} == {"holds"}
     assert [c.rule.name for c in checked] == [rule.name for rule in found.rules]
@@ -192,5 +192,5 @@ def test_command(tmp_path: Path) -> None:
     assert check_rules(path)
     run = CliRunner().invoke(cli, ["rules", "discover", "--ops", "Floor,Ceil", "--constants", "", "--json"])
     found = json.loads(run.stdout)
-    assert [rule["text"] for rule in found["rules"]] == path.read_text().strip().split("\n\n")
+    assert [rule["text"] for rule in found["rules"]] == path.read_text("utf-8").strip().split("\n\n")
     assert CliRunner().invoke(cli, ["rules", "discover"]).exit_code == 2

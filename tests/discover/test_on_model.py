@@ -133,7 +133,7 @@ def test_a_mask_is_not_taken_for_nothing() -> None:
 @pytest.mark.slow
 def test_command_on_a_model(tmp_path: Path) -> None:
     model, known = tmp_path / "model.onnx", tmp_path / "known.rules"
-    known.write_text("rule twice : exact\n    Abs(Abs(x))  =>  Abs(x)\n")
+    known.write_text("rule twice : exact\n    Abs(Abs(x))  =>  Abs(x)\n", "utf-8")
     x = eqsat.input("x", ("N", 6))
     eqsat.save(eqsat.graph(op.Abs(op.Sigmoid(x), name="needless")), model)
     command = ["rules", "discover", "--model", str(model), "--size", "1", "--rules", str(known), "--no-default-rules"]

@@ -287,7 +287,7 @@ def test_a_rule_of_the_user_closes_the_gap(tmp_path: Any) -> None:
         text("e = Exp(x) \n o = Constant<value_float = 1.0>() \n s = Add(e, o) \n y = Log(s)"),
     )
     rules = tmp_path / "mine.rules"
-    rules.write_text("rule softplus_is_log : real\n    Softplus(x) => Log(Add(Exp(x), 1.0))\n")
+    rules.write_text("rule softplus_is_log : real\n    Softplus(x) => Log(Add(Exp(x), 1.0))\n", "utf-8")
     alone = eqsat.prove(a, b, default_rules=False)
     assert alone.verdict == "not proven"
     assert alone.places[0].second == "e"
@@ -295,7 +295,7 @@ def test_a_rule_of_the_user_closes_the_gap(tmp_path: Any) -> None:
     assert found.verdict == "equal"
     assert found.joints[-1].rules == ("softplus_is_log",)
     wrong = tmp_path / "wrong.rules"
-    wrong.write_text("rule abs_is_relu : exact\n    Abs(x) => Relu(x)\n")
+    wrong.write_text("rule abs_is_relu : exact\n    Abs(x) => Relu(x)\n", "utf-8")
     with pytest.raises(RuleError):
         eqsat.prove(text("y = Abs(x)"), text("y = Relu(x)"), rules=[wrong])
 
@@ -377,7 +377,7 @@ def test_results_for_generated_c_are_proven() -> None:
 )
 def test_values_refute_a_wrong_rule_and_name_it(rules: str, a: str, b: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.rules"
-    file.write_text(rules)
+    file.write_text(rules, "utf-8")
     limit = "c = Constant<value_float = 40.0>() \n d = Abs(x) \n "
     found = eqsat.prove(text(a), text(limit + b), rules=[file], trust=True, samples=5)
     assert found.verdict == "different" and found.counterexample is not None
@@ -388,7 +388,7 @@ def test_values_refute_a_wrong_rule_and_name_it(rules: str, a: str, b: str, tmp_
 def test_a_difference_that_rounding_explains_refutes_no_rule(tmp_path: Path) -> None:
     sum_and_difference = text("c = Constant<value_float = 300.0>() \n s = Mul(x, x) \n a = Add(s, c) \n y = Sub(a, c)")
     file = tmp_path / "mine.rules"
-    file.write_text("rule cancel : real\n    Sub(Add(x, c), c)  =>  x\n")
+    file.write_text("rule cancel : real\n    Sub(Add(x, c), c)  =>  x\n", "utf-8")
     found = eqsat.prove(sum_and_difference, text("y = Mul(x, x)"), rules=[file], trust=True, samples=5)
     assert found.verdict == "equal" and found.counterexample is None
     assert any("rounding" in note for note in found.notes)

@@ -57,7 +57,7 @@ def test_what_is_not_proven_is_said() -> None:
 
 def test_a_wrong_rule_is_seen(tmp_path: Path) -> None:
     rules = tmp_path / "wrong.rules"
-    rules.write_text("rule wrong : exact\n    Relu(x)  =>  x\n")
+    rules.write_text("rule wrong : exact\n    Relu(x)  =>  x\n", "utf-8")
     text = HEAD + "g (float[8, 4] x) => (float[8, 4] y) { a = Relu(x) y = Exp(a) }"
     with pytest.raises(VerificationError, match=r"y: the result must compute what the input computes; got max abs"):
         eqsat.optimize(text, rules=[rules], trust=True, verify=False, prove=True)
@@ -69,6 +69,6 @@ def test_command(tmp_path: Path) -> None:
     run = CliRunner().invoke(cli, ["optimize", str(path), "--prove", "--report", str(page)])
     assert run.exit_code == 0, run.output
     assert "proof     equal to the bit\n          by relu_twice\n" in run.output
-    assert "equal to the bit, by relu_twice" in page.read_text()
+    assert "equal to the bit, by relu_twice" in page.read_text("utf-8")
     run = CliRunner().invoke(cli, ["optimize", str(path), "--prove", "--json"])
     assert json.loads(run.stdout)["proof"]["verdict"] == "equal"

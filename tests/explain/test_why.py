@@ -200,8 +200,8 @@ def test_the_search_and_the_explanation_agree(model: str) -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, rules = tmp_path / "m.onnxtxt", tmp_path / "my.rules"
-    model.write_text(MODEL)
-    rules.write_text("rule mine : exact\n    Relu(x + y)  =>  Relu(y + x)\n")
+    model.write_text(MODEL, "utf-8")
+    rules.write_text("rule mine : exact\n    Relu(x + y)  =>  Relu(y + x)\n", "utf-8")
     assert main(["rules", "why", "mine", str(model), "-r", str(rules), "--node", "a", "-q"]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[1:] == ["  a: 1 of 2 operators match; Relu as what reads a is required, found LeakyRelu z"]
@@ -214,8 +214,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_list_gives_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, rules = tmp_path / "m.onnxtxt", tmp_path / "my.rules"
-    model.write_text(MODEL)
-    rules.write_text("rule mine : exact\n    x + y  =>  y + x\n    where x.rank == 3\n")
+    model.write_text(MODEL, "utf-8")
+    rules.write_text("rule mine : exact\n    x + y  =>  y + x\n    where x.rank == 3\n", "utf-8")
     assert main(["rules", "list", str(rules), "--on", str(model), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["matches"] and not row["applied"]

@@ -128,7 +128,7 @@ def test_a_model_of_others_is_a_plan_of_plain_operators():
 
 def test_functions_of_a_declared_operator_are_read_by_its_name(tmp_path: Path) -> None:
     rules = tmp_path / "acme.rules"
-    rules.write_text("operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n")
+    rules.write_text("operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n", "utf-8")
     with eqsat.declarations(rules):
         scaled = eqsat.op("acme").ScaledRelu
         graph = eqsat.graph(scaled(scaled(eqsat.input("x", (4, 8)), alpha=3.0), alpha=0.5))

@@ -53,7 +53,7 @@ def _chromium(folder: Path, *arguments: str, size: str, real_time: bool) -> str:
     command += [f"--user-data-dir={folder / 'profile'}", *arguments]
     # With a time of its own, Chromium waits for what the page has planned.
     command += [] if real_time else ["--virtual-time-budget=5000"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=180, check=True).stdout
 
 
 def ask(html: str, script: str, folder: Path, *arguments: str, size: str = "1400,1000", real_time: bool = False) -> Any:

@@ -142,7 +142,7 @@ def test_a_node_of_a_body() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "m.onnxtxt"
-    model.write_text(f"{HEAD}(float[2,4] x) => (float[2,4] z) {{ a = Tanh(x) z = Erf(a) }}")
+    model.write_text(f"{HEAD}(float[2,4] x) => (float[2,4] z) {{ a = Tanh(x) z = Erf(a) }}", "utf-8")
     assert main(["targets", "why", "dnnl", str(model), "a", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert (one["node"], one["outcome"], one["runs_on"]) == ("a", "dearer", "dnnl")

@@ -33,7 +33,7 @@ def _model(path: Path) -> Path:
 
 def test_files_have_their_hashes(tmp_path: Path) -> None:
     model, rules = _model(tmp_path / "m.onnx"), tmp_path / "own.rules"
-    rules.write_text(RULE)
+    rules.write_text(RULE, "utf-8")
     made = eqsat.optimize(model, ["dnnl"], rules=[rules], verify=False).summary.made
     assert made is not None
     files = {(f.kind, f.name): f for f in made.files}

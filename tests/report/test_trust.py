@@ -35,7 +35,7 @@ def test_a_rule_without_a_proof_and_one_of_a_weaker_class_are_named(
 ) -> None:
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path))
     file = tmp_path / "mine.rules"
-    file.write_text(RULES)
+    file.write_text(RULES, "utf-8")
     x = eqsat.input("x", (2, 8))
     result = eqsat.optimize(eqsat.graph(op.Sinh(op.Asinh(op.Relu(op.Relu(x))))), rules=[file])
     found = result.summary.trust
@@ -45,9 +45,9 @@ def test_a_rule_without_a_proof_and_one_of_a_weaker_class_are_named(
     assert (found.proof, found.proof_by) == ("executed", ("sinh_of_asinh",))
     assert "weakest class: real (sinh_of_asinh)" in as_text(result.summary)
     result.report(tmp_path / "report.json")
-    assert json.loads((tmp_path / "report.json").read_text())["trust"]["proof_by"] == ["sinh_of_asinh"]
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["trust"]["proof_by"] == ["sinh_of_asinh"]
     result.report(tmp_path / "report.html")
-    assert "weakest numerics class is real" in (tmp_path / "report.html").read_text()
+    assert "weakest numerics class is real" in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_the_verdict_on_a_rule_of_ones_own_is_that_of_its_proof(
@@ -55,7 +55,7 @@ def test_the_verdict_on_a_rule_of_ones_own_is_that_of_its_proof(
 ) -> None:
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "mine.rules"
-    file.write_text("rule negated : exact\n    Neg(Neg(Abs(x)))  =>  Abs(x)\n")
+    file.write_text("rule negated : exact\n    Neg(Neg(Abs(x)))  =>  Abs(x)\n", "utf-8")
     model = eqsat.graph(op.Neg(op.Neg(op.Abs(eqsat.input("x", (2, 8))))))
     own: dict[str, Any] = {"rules": [file], "default_rules": False}
     unknown = eqsat.optimize(model, trust=True, **own).summary.trust
@@ -85,7 +85,7 @@ def _applied(model: ir.Model, rules: Path) -> tuple[tuple[str, ...], dict[str, O
 
 def test_a_rule_that_leaves_nothing_but_an_input_is_trusted_and_explained(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
-    file.write_text(RULES)
+    file.write_text(RULES, "utf-8")
     x = eqsat.input("x", (2, 8))
     same = op.Sinh(op.Asinh(x))
     rules, origins = _applied(eqsat.graph(op.Exp(same)), file)
@@ -107,7 +107,8 @@ def test_a_rule_that_leaves_nothing_but_a_constant_is_trusted(tmp_path: Path) ->
     file = tmp_path / "mine.rules"
     file.write_text(
         "rule between : real\n    Max(Min(x, 1.0), 2.0)  =>  Expand(tensor(2.0, float32), x.shape)\n"
-        "    where x.dtype == float32\n"
+        "    where x.dtype == float32\n",
+        "utf-8",
     )
     x, y = eqsat.input("x", (2, 8)), eqsat.input("y", (2, 8))
     bound = op.Max(op.Min(x, np.float32(1)), np.float32(2))

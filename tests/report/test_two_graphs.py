@@ -99,7 +99,7 @@ FUSING = """target near
 
 def test_fused_operators_are_covered_and_the_rules_inside_are_named(tmp_path: Path) -> None:
     file = tmp_path / "near.target"
-    file.write_text(FUSING)
+    file.write_text(FUSING, "utf-8")
     _, found = compared(weighted(NORM), str(file))
     (kernel,) = (i for i, n in enumerate(found.after.nodes) if n.kind == "composite")
     assert [found.before.nodes[k].op for k in found.covers[kernel]] == ["Conv", "BatchNormalization", "Relu"]
@@ -199,7 +199,7 @@ def test_a_rule_file_that_is_gone_leaves_its_place(tmp_path: Path) -> None:
     rules = tmp_path / "my.rules"
     one = "rule twice : exact\n    Neg(Neg(x))  =>  x"
     two = "# Odd.\nrule odd : exact\n    Tanh(Neg(x))  =>  Neg(Tanh(x))"
-    rules.write_text(f"{one}\n\n{two}\n")
+    rules.write_text(f"{one}\n\n{two}\n", "utf-8")
     (file,) = read_files([rules])
     assert texts_of(file.rules) == [one, two]
     rules.unlink()

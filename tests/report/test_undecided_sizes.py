@@ -33,7 +33,7 @@ TARGET = """target lanes
 @pytest.fixture
 def rule(tmp_path: Path) -> Path:
     path = tmp_path / "lanes.rules"
-    path.write_text(RULE)
+    path.write_text(RULE, "utf-8")
     return path
 
 
@@ -78,7 +78,7 @@ def test_rules_that_apply_at_all_sizes_are_not_named():
 
 def test_composites_are_named_as_rules_are(tmp_path: Path):
     path = tmp_path / "lanes.target"
-    path.write_text(TARGET)
+    path.write_text(TARGET, "utf-8")
     free = eqsat.optimize(MODEL, targets=[path], default_rules=False, dims={"N": (1, None, 512), "M": (1, None, 256)})
     row = _row(free, "lanes.relu16")
     assert (row.applied, row.undecided) == (0, 2)

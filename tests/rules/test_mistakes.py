@@ -106,7 +106,7 @@ def places(text: str) -> tuple[str, list[str]]:
 def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
     text, wanted = places(MANY)
     path = tmp_path / "many.target"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     found = [error.place.removeprefix(f"{path}:") for error in read_mistakes([path])]
     assert found == wanted
 
@@ -121,7 +121,7 @@ def test_what_is_right_beside_a_mistake_is_not_reported(tmp_path: Path) -> None:
     ):
         text, wanted = places(text)
         path = tmp_path / "few.rules"
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         found = [error.place.removeprefix(f"{path}:") for error in read_mistakes([path])]
         assert found == (wanted if text else []), text
 
@@ -131,8 +131,10 @@ def test_any_cut_file_is_read_to_its_end(tmp_path: Path, step: int) -> None:
     text, _ = places(MANY)
     path = tmp_path / "cut.target"
     for length in range(0, len(text), 29):
-        path.write_text((text[:length] if step > 0 else text[length:]) + "\nrule last : exact\n    Relu(x) => lost_")
-        last = path.read_text().count("\n") + 1
+        path.write_text(
+            (text[:length] if step > 0 else text[length:]) + "\nrule last : exact\n    Relu(x) => lost_", "utf-8"
+        )
+        last = path.read_text("utf-8").count("\n") + 1
         assert any(position_of(error)[0] in (last, last - 1) for error in read_mistakes([path])), length
 
 
@@ -140,7 +142,7 @@ def test_commands_report_all_mistakes(tmp_path: Path) -> None:
     text, wanted = places(MANY)
     for kind in ("rules", "targets"):
         path = tmp_path / f"many.{kind}"
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         code, output = check(kind, path)
         assert code == 1
         assert output.count("error: ") == len(wanted)

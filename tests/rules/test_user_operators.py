@@ -107,16 +107,16 @@ rule wrong : exact
 
 def test_operators_that_are_equal_may_be_declared_twice(tmp_path: Path) -> None:
     first, second = tmp_path / "a.rules", tmp_path / "b.rules"
-    first.write_text(SCALED)
-    second.write_text("\n\n" + SCALED + "rule r : exact\n    acme.ScaledRelu(x, alpha=1)  =>  Relu(x)\n")
+    first.write_text(SCALED, "utf-8")
+    second.write_text("\n\n" + SCALED + "rule r : exact\n    acme.ScaledRelu(x, alpha=1)  =>  Relu(x)\n", "utf-8")
     files = read_files([first, second])
     assert [rule.name for file in files for rule in file.rules] == ["acme.ScaledRelu", "r"]
 
 
 def test_the_files_of_one_call_know_each_other(tmp_path: Path) -> None:
     first, second = tmp_path / "a.rules", tmp_path / "b.rules"
-    first.write_text("rule r : exact\n    acme.ScaledRelu(x, alpha=1)  =>  Relu(x)\n")
-    second.write_text(SCALED)
+    first.write_text("rule r : exact\n    acme.ScaledRelu(x, alpha=1)  =>  Relu(x)\n", "utf-8")
+    second.write_text(SCALED, "utf-8")
     assert read_files([first, second])[0].rules[0].operators[0].op.name == "ScaledRelu"
     with pytest.raises(RuleError, match=r"declared first: `operator acme\.ScaledRelu\("):
         read_files([first])
@@ -125,8 +125,8 @@ def test_the_files_of_one_call_know_each_other(tmp_path: Path) -> None:
 
 def test_two_meanings_are_refused_with_both_places(tmp_path: Path) -> None:
     first, second = tmp_path / "a.rules", tmp_path / "b.rules"
-    first.write_text(SCALED)
-    second.write_text(SCALED.replace("1.0", "2.0"))
+    first.write_text(SCALED, "utf-8")
+    second.write_text(SCALED.replace("1.0", "2.0"), "utf-8")
     with pytest.raises(RuleError, match=r"one declaration of `acme\.ScaledRelu`") as caught:
         read_files([first, second])
     assert "a.rules:1:10" in str(caught.value)
@@ -267,9 +267,9 @@ def test_what_is_no_declaration_in_python(call: Callable[[], object], message: s
 
 def test_a_python_file_declares_operators(tmp_path: Path) -> None:
     path = tmp_path / "ops.py"
-    path.write_text('import eqsat\nneg = eqsat.operator("acme.Neg(x)", reference=lambda x: -x)\n')
+    path.write_text('import eqsat\nneg = eqsat.operator("acme.Neg(x)", reference=lambda x: -x)\n', "utf-8")
     with eqsat.declarations(path), eqsat.declarations(path):
         assert [o.op.name for o in declared_here()] == ["Neg"]
-    path.write_text("neg = 1\n")
+    path.write_text("neg = 1\n", "utf-8")
     with pytest.raises(RuleError, match="a Python file that declares an operator"), eqsat.declarations(path):
         pass

@@ -51,8 +51,8 @@ EXPECTED = np.maximum(np.maximum(X @ W, 0) * 2 - 1, 0) * 2
 def files(tmp_path: Path) -> tuple[Path, Path]:
     """A rule file and a target file; only the rule file declares the operator that both name."""
     rules, target = tmp_path / "acme.rules", tmp_path / "npu.target"
-    rules.write_text(OPERATOR + TO_ACME)
-    target.write_text(TARGET)
+    rules.write_text(OPERATOR + TO_ACME, "utf-8")
+    target.write_text(TARGET, "utf-8")
     return rules, target
 
 
@@ -103,20 +103,20 @@ def test_targets_support_declared_operators(files: tuple[Path, Path], tmp_path: 
     result.save(saved)
     check(with_onnxruntime(saved))
     eqsat.write_c(saved, folder, declarations=[rules])
-    assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (folder / "model.c").read_text()
+    assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (folder / "model.c").read_text("utf-8")
     result.codegen(tmp_path / "own")
-    assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (tmp_path / "own" / "model.c").read_text()
+    assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (tmp_path / "own" / "model.c").read_text("utf-8")
 
 
 def test_a_target_may_declare_what_a_rule_makes(tmp_path: Path) -> None:
     rules, target = tmp_path / "a.rules", tmp_path / "npu, own.target"
-    rules.write_text(TO_ACME)
-    target.write_text(OPERATOR + TARGET)
+    rules.write_text(TO_ACME, "utf-8")
+    target.write_text(OPERATOR + TARGET, "utf-8")
     result = eqsat.optimize(model(), targets=[target], rules=[rules], default_rules=False)
     check(result.run({"x": X})["y"])
     assert "acme.ScaledRelu" in called(result)
     owned = tmp_path / "owned.target"
-    owned.write_text(OPERATOR + TARGET.replace("    peak", f'    rules "{rules.name}"\n    peak'))
+    owned.write_text(OPERATOR + TARGET.replace("    peak", f'    rules "{rules.name}"\n    peak'), "utf-8")
     for given in (owned, f"{owned} -launch=2e-9", read_file(owned).targets[0]):
         assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], default_rules=False))
 
@@ -137,8 +137,8 @@ def test_calls_do_not_influence_each_other(tmp_path: Path) -> None:
 g (float[4, 8] x) => (float[4, 8] y) { y = acme.ScaledRelu<alpha = 2.0>(x) }
 """
     one, two = tmp_path / "one.rules", tmp_path / "two.rules"
-    one.write_text(OPERATOR)
-    two.write_text(other)
+    one.write_text(OPERATOR, "utf-8")
+    two.write_text(other, "utf-8")
     for _ in range(2):
         for path, expected in ((one, np.maximum(X, 0) * 2), (two, np.abs(X) + 2)):
             result = eqsat.optimize(text, rules=[path], default_rules=False)
@@ -188,7 +188,8 @@ def test_python_functions(tmp_path: Path) -> None:
         'sinc = eqsat.operator("acme.Sinc(x: floats, k = 1.0)", '
         "reference=lambda x, k: np.sinc(x * k).astype(x.dtype))\n"
         'both = eqsat.operator("acme.Both(x, y)", reference=lambda x, y: (x + y, x.sum(0)),\n'
-        "    types=lambda x, y: (x, eqsat.TensorType(x.dtype, x.shape[1:])), results=2)\n"
+        "    types=lambda x, y: (x, eqsat.TensorType(x.dtype, x.shape[1:])), results=2)\n",
+        "utf-8",
     )
     with eqsat.declarations(path):
         x = eqsat.input("x", (4, 8))
@@ -208,7 +209,7 @@ def test_python_functions(tmp_path: Path) -> None:
     eqsat.optimize(source, declarations=[path]).save(saved)
     assert eqsat.compare(source, saved, {"x": X}, declarations=[path]).agrees
     rules = tmp_path / "sinc.rules"
-    rules.write_text("rule even : exact\n    acme.Sinc(-x, k=k)  =>  acme.Sinc(x, k=k)\n")
+    rules.write_text("rule even : exact\n    acme.Sinc(-x, k=k)  =>  acme.Sinc(x, k=k)\n", "utf-8")
     with eqsat.declarations(path):
         mirrored = eqsat.graph({"y": eqsat.op("acme").Sinc(-x)})
     result = eqsat.optimize(mirrored, rules=[rules], default_rules=False, declarations=[path])
@@ -292,7 +293,7 @@ def test_backends_in_c_see_declared_operators(files: tuple[Path, Path], host: st
 
 def test_a_python_function_on_what_cannot_become_c_is_named_as_well(tmp_path: Path) -> None:
     path = tmp_path / "ops.py"
-    path.write_text('import eqsat\nhalf = eqsat.operator("acme.Half(x: floats)", reference=lambda x: x / 2)\n')
+    path.write_text('import eqsat\nhalf = eqsat.operator("acme.Half(x: floats)", reference=lambda x: x / 2)\n', "utf-8")
     text = """<ir_version: 10, opset_import: ["": 21, "acme": 1]>
         g (float[2] x, bool c) => (float[2] y) {
             z = If (c) <then_branch = t () => (float[2] p) { p = Relu (x) },
@@ -309,7 +310,9 @@ def test_the_advice_for_python_functions_leads_to_c(call: str, host: str | None,
     """A Python function becomes C where a backend or a call executes it; with a body, as the hint says, anywhere."""
     target = tmp_path / "npu.target"
     (written,) = [line.strip() for line in TARGET.splitlines() if line.strip().startswith("call ")]
-    target.write_text(TARGET[: TARGET.index("    composite")].replace("where x.rank == 2", "").replace(written, call))
+    target.write_text(
+        TARGET[: TARGET.index("    composite")].replace("where x.rank == 2", "").replace(written, call), "utf-8"
+    )
     with_function = eqsat.operator(
         "acme.ScaledRelu(x: floats, alpha = 1.0)",
         reference=lambda x, alpha: (np.maximum(x, 0) * alpha).astype(x.dtype),
@@ -349,7 +352,7 @@ def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytes
     assert "PASSED" in run("compare", source, out, "--declarations", rules)
     run("run", out, "--declarations", rules)
     run("codegen", out, "-o", str(tmp_path / "c"), "--declarations", rules)
-    assert "npu_scaled_relu(" in (tmp_path / "c" / "model.c").read_text()
+    assert "npu_scaled_relu(" in (tmp_path / "c" / "model.c").read_text("utf-8")
     assert "acme.ScaledRelu" in run("rules", "list", rules)
     assert "operator acme.ScaledRelu" in run("rules", "show", "acme.ScaledRelu", "-r", rules)
     run("rules", "format", rules)
@@ -370,7 +373,7 @@ def test_the_same_input_gives_the_same_file(files: tuple[Path, Path], tmp_path: 
 def test_a_backend_executes_regions_of_a_saved_model(tmp_path: Path) -> None:
     target, saved = tmp_path / "npu.target", tmp_path / "out.onnx"
     supports = TARGET.partition("    supports")[0] + "    supports Relu\n"
-    target.write_text(supports)
+    target.write_text(supports, "utf-8")
     source = eqsat.graph({"y": op.Relu(op.Sin(eqsat.input("x", (4, 8))))})
     eqsat.optimize(source, targets=[target]).save(saved)
     npu = Npu()
@@ -380,7 +383,7 @@ def test_a_backend_executes_regions_of_a_saved_model(tmp_path: Path) -> None:
 
 def test_operators_may_have_several_attributes(tmp_path: Path) -> None:
     rules = tmp_path / "two.rules"
-    rules.write_text("operator acme.T(x: floats, a = 1.0, b = 2.0, n = [1, 2]) = Relu(x) * a + b\n")
+    rules.write_text("operator acme.T(x: floats, a = 1.0, b = 2.0, n = [1, 2]) = Relu(x) * a + b\n", "utf-8")
     text = '<ir_version: 8, opset_import: ["": 17, "acme": 1]> g (float[2] x) => (float[2] y) { y = acme.T<a=3.0>(x) }'
     result = eqsat.optimize(text, rules=[rules], default_rules=False)
     np.testing.assert_array_equal(result.run({"x": np.array([-1, 2], np.float32)})["y"], [2, 8])

@@ -219,7 +219,7 @@ def test_what_is_constant_is_not_too_new(tmp_path: Path) -> None:
 def test_rules_may_have_another_form_of_what_is_too_new(place: str, tmp_path: Path) -> None:
     """A form that costs more than the operator, which is never chosen."""
     rules = tmp_path / "my.rules"
-    rules.write_text("rule complement : exact\n    BitwiseNot(x)  =>  255 - x\n    where x.dtype == uint8\n")
+    rules.write_text("rule complement : exact\n    BitwiseNot(x)  =>  255 - x\n    where x.dtype == uint8\n", "utf-8")
     node = "a = BitwiseNot(x) y = Add(a, x)"
     if place == "body":
         node = """y = If<then_branch = t () => (uint8[4] p) { a = BitwiseNot(x) p = Add(a, x) },
@@ -264,7 +264,7 @@ def test_an_opset_that_is_not_written_is_refused(opset: int) -> None:
 
 def test_attributes_of_composites_do_not_make_the_file_newer(tmp_path: Path) -> None:
     """A composite's function declares the attributes of its operators, also those that came later."""
-    (tmp_path / "my.target").write_text(TARGET)
+    (tmp_path / "my.target").write_text(TARGET, "utf-8")
     text = """<ir_version: 7, opset_import: ["": 13]> g (uint8[4,16] x) => (uint8[4,16] y)
       <float s = {0.05}, uint8 z = {128}, float half = {0.5}> {
       d = DequantizeLinear(x, s, z) m = Mul(d, half) y = QuantizeLinear(m, s, z) }"""

@@ -38,7 +38,7 @@ SKIPPED = """    composite skip : real
 
 def _target(folder: Path, composite: str) -> Path:
     file = folder / "mine.target"
-    file.write_text(HEAD + composite)
+    file.write_text(HEAD + composite, "utf-8")
     return file
 
 
@@ -122,7 +122,7 @@ def test_an_operator_that_never_runs_is_noted(
     supports: str, said: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.target"
-    file.write_text(HEAD.replace("supports *", f"supports {supports}"))
+    file.write_text(HEAD.replace("supports *", f"supports {supports}"), "utf-8")
     assert main(["targets", "check", str(file)]) == 0
     errors = capsys.readouterr().err
     assert errors.count("never runs here") == len(said)

@@ -30,7 +30,7 @@ def number(value: float, dtype: str) -> np.ndarray:
 
 def optimize_all(rules: str, graph: Graph, dtype: str, folder: Path, **options: Any) -> list[Any]:
     path = folder / "some.rules"
-    path.write_text(rules)
+    path.write_text(rules, "utf-8")
     search = Search.of(
         eqsat.graph(graph(eqsat.input("x", (3, 4), dtype), dtype)), rules=[path], default_rules=False, **options
     )
@@ -151,7 +151,7 @@ def test_a_dequantized_tensor_that_overflows_is_no_difference_and_a_wrong_scale_
     monkeypatch.setattr(leaves, "draw", drawn)
 
     def found(text: str) -> Any:
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         a = np.array([[-57, -39], [-28, -30], [-10, -125]], np.int8)
         b, t = eqsat.input("b", (2, 3), "int8"), eqsat.input("t", (), "float32")
         left, right = op.DequantizeLinear(a, np.float32(5.27), np.int8(-2)), op.DequantizeLinear(b, t, np.int8(3))

@@ -101,7 +101,7 @@ def test_switched_off() -> None:
 def test_where_the_runtime_and_the_specification_differ_the_specification_decides(tmp_path: Path) -> None:
     # A negative step that ends at INT_MAX: nothing, by the specification.
     path = tmp_path / "right.rules"
-    path.write_text("rule right : exact\n    Neg(Slice(x, a, b, c, d)) => Slice(Neg(x), a, b, c, d)\n")
+    path.write_text("rule right : exact\n    Neg(Slice(x, a, b, c, d)) => Slice(Neg(x), a, b, c, d)\n", "utf-8")
     x = eqsat.input("x", (1, 3))
     limits = [np.array(v, np.int64) for v in ([0], [2**31 - 1], [0], [-1])]
     graph = eqsat.graph(op.Neg(op.Slice(x, *limits)))
