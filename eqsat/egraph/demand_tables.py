@@ -156,6 +156,8 @@ class Facts:
             known = tables.types[number]
             if known is not None and known.dtype in FLOATS:
                 facts.append(("is_float", (number,), None))
+            if known is not None and (known.elements or 0) > SMALL:
+                facts.append(("large", (number,), None))
             if known is not None:
                 facts += [(function, (number,), exponent) for function, exponent in magnitudes.of_type(known)]
         self._types = len(tables.types)
@@ -165,8 +167,10 @@ class Facts:
             magnitude = None if known_numbers is None else magnitudes.of_numbers(tables, known_numbers)
             if magnitude is not None:
                 facts.append(("nums_magnitude", (number,), magnitude))
-            if element is not None:
+            if known_numbers is not None and element is not None:
                 facts.append(("nums_element", (number,), tables.elements.id(element)))
+                if tables.constants[known_numbers.constant].residue is None:
+                    facts.append(("unrounded", (number,), None))
             facts += [
                 (g.matters, (number,), None) for g in GATHERINGS if element is None or element.numpy() != g.neutral
             ]

@@ -23,7 +23,9 @@ from eqsat.schema.types import Attrs, OpKey, TensorAttr
 _FIRST = 64
 """Most constants differ in their first elements: the others are not read then."""
 _PASSED_ON = (constant_bounds.same, constant_bounds.part)
-"""Every element of the result is one of the first operand."""
+"""Every element of the result is one of the first operand, if the operator only moves data: `Neg` has the bounds of its
+operand as well, because bounds are of magnitudes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,12 @@ class Element:
 
 
 def element_of(array: np.ndarray, dtype: ir.DataType) -> Element | None:
-    """What all elements of an array equal, None if they differ or are not numbers."""
+    """What all elements of an array equal to the last bit, None if they differ or are not numbers."""
     if not array.size or array.dtype == object:
         return None
-    flat = array.reshape(-1)
-    if not (flat[:_FIRST] == flat[0]).all() or not (flat == flat[0]).all():
+    flat = np.ascontiguousarray(array).reshape(-1)
+    bits = flat.view(np.uint8).reshape(flat.size, -1)
+    if flat[0] != flat[0] or not (bits[:_FIRST] == bits[0]).all() or not (bits == bits[0]).all():
         return None
     return Element.of(flat[:1], dtype)
 
@@ -59,10 +62,10 @@ def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[Element | None
         if value is None:
             return Element.of(np.zeros(1, np.float32), ir.DataType.FLOAT)
         return element_of(value.array, value.dtype) if isinstance(value, TensorAttr) else None
-    if operator(op).bounds in _PASSED_ON:
-        return operands[0]
+    if not has(op, Trait.ELEMENTWISE):
+        return operands[0] if operator(op).bounds in _PASSED_ON else None
     given = [o for o in operands if o is not None]
-    if not has(op, Trait.ELEMENTWISE) or len(given) < len(operands) or attr(attrs, "axis") is not None:
+    if len(given) < len(operands) or attr(attrs, "axis") is not None:
         return None
     try:
         with np.errstate(all="ignore"):

@@ -2,8 +2,10 @@
 
 A value has sort ``T``. ``type``, ``cval`` and ``nums`` map a class to its type, to the small constant that it equals,
 and to what is known about its numbers (0 if it is not constant); ``element`` maps it to the number that all of its
-elements equal. An operator with several used outputs is one e-node of
-the tuple sort ``M``; ``(out m k)`` projects. For each constructor a table ``made_...`` remembers which rule made an
+elements equal. ``(Filled t k)`` is a name for the constant of type ``t`` whose elements all equal number ``k``: large
+constants are told apart by their tensors, so that zeros plus zeros would be another class each time and sums with them
+would grow without end. An operator with several used outputs is one e-node of the tuple sort ``M``; ``(out m k)``
+projects. For each constructor a table ``made_...`` remembers which rule made an
 e-node first; egglog keeps its keys canonical, so the answer survives merges. An operator of very many operands is a
 leaf, ``(Wide k)``: its operands are kept in Python (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type
 signature of hundreds of columns would cost the square of their number, and every smaller arity that rules could build
@@ -36,6 +38,7 @@ PRELUDE = (
     "(constructor out (M i64) T)",
     "(constructor ref (i64) T)",
     "(constructor Wide (i64) T)",
+    "(constructor Filled (i64 i64) T)",
     "(constructor WideM (i64) M)",
     "(function type (T) i64 :merge old)",
     "(function cval (T) i64 :merge old)",
@@ -49,6 +52,8 @@ PRELUDE = (
     "(function const_nums (i64) i64 :merge old)",
     "(function element (T) i64 :merge old)",
     "(function nums_element (i64) i64 :merge old)",
+    "(relation unrounded (i64))",
+    "(relation large (i64))",
     "(function part (i64 i64) i64 :merge old)",
     "(ruleset analysis)",
     "(ruleset settle)",
@@ -58,6 +63,8 @@ PRELUDE = (
     '(rule ((= e (Const c)) (= n (const_nums c))) ((set (nums e) n)) :ruleset analysis :name "const numbers")',
     "(rule ((isc e) (= n (nums e)) (= k (nums_element n))) ((set (element e) k)) "
     ':ruleset analysis :name "equal elements")',
+    "(rule ((isc e) (= n (nums e)) (= k (nums_element n)) (unrounded n) (= t (type e)) (large t)) "
+    '((union e (Filled t k))) :ruleset analysis :name "filled")',
     '(rule ((live e)) ((set (nums e) 0)) :ruleset analysis :name "live numbers")',
     '(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")',
     '(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")',

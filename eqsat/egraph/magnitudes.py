@@ -28,6 +28,8 @@ from eqsat.schema.types import OpKey, TensorType
 
 UNBOUNDED = 1 << 30
 """The exponent of a value that may be infinite, or of which nothing is known."""
+ZERO = -(1 << 20)
+"""The exponent of zeros, and about that of their sums and products; its power of two is 0."""
 _MOST_READ = 1 << 18
 """Elements of a constant up to which they are looked at."""
 _ORDINARY = 0.75
@@ -129,7 +131,9 @@ def of_type(kind: TensorType) -> Iterator[tuple[str, int]]:
 
 
 def exponent(most: float) -> int:
-    """The least exponent, 0 or more, of a power of two above a number."""
+    """The least exponent, 0 or more, of a power of two above a number that is not 0."""
+    if not most:
+        return ZERO
     return max(math.frexp(most)[1], 0) if most < math.inf else UNBOUNDED
 
 

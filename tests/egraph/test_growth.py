@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat import op
 from eqsat.errors import EqsatError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
@@ -131,6 +132,18 @@ def test_neutral_constants_do_not_multiply() -> None:
     <float one = {1.0}, float b = {0.6}, float zero = {0.0}>
     { u = Mul(x, b)  v = Mul(u, one)  w = Mul(v, z)  s = Add(w, b)  t = Add(s, zero)  y = Add(t, x) }"""
     saturation = eqsat.optimize(model).summary.saturation
+    assert saturation is not None
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < 40
+
+
+def test_large_biases_of_zeros_do_not_multiply() -> None:
+    """A sum is an operand of itself after zeros are left out: zeros plus zeros must not be another constant."""
+    q, k = eqsat.input("q", (4, 3, 49, 8)), eqsat.input("k", (4, 3, 8, 49))
+    zeros = np.zeros((1, 3, 49, 49), np.float32)
+    mask = np.where(np.random.default_rng(0).random((4, 1, 49, 49)) < 0.5, 0, -100).astype(np.float32)
+    scores = op.MatMul(q, k) * np.float32(0.5) + op.Transpose(zeros, perm=[0, 1, 3, 2])
+    saturation = eqsat.optimize(eqsat.graph(op.Softmax(scores + mask, axis=-1))).summary.saturation
     assert saturation is not None
     assert saturation.stop_reason == "saturated"
     assert saturation.enodes < 40

@@ -179,3 +179,29 @@ def test_a_literal_without_any_neighbour_of_its_type_is_said() -> None:
     [found] = eqsat.check_rules([rule])
     assert found.verdict == "undecided"
     assert "no neighbour gives the literal its element type" in str(found)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_signs_of_large_constants_are_not_lost(sign: int) -> None:
+    x = eqsat.input("x", (5000,))
+    ones = op.Expand(np.full(1, sign, np.float32), [5000])
+    for factor, value in ((op.Neg(ones), -sign), (op.Abs(ones), 1)):
+        model = eqsat.graph(op.Mul(x, factor))
+        result = eqsat.optimize(model)
+        assert [node.op_type for node in result.model.graph] == (["Identity"] if value == 1 else ["Neg"])
+        (found,) = result.run({"x": np.arange(5000, dtype=np.float32)}).values()
+        np.testing.assert_array_equal(found, value * np.arange(5000, dtype=np.float32))
+
+
+@pytest.mark.parametrize("elements", [4, 5000])
+def test_zeros_of_both_signs_are_not_one_constant(elements: int) -> None:
+    x = eqsat.input("x", (elements,))
+    zeros = np.zeros(elements, np.float32)
+    mixed = zeros.copy()
+    mixed[-1] = -0.0
+    model = eqsat.graph([op.Atan(op.Div(x, zeros)), op.Atan(op.Div(x, mixed))])
+    result = eqsat.optimize(model)
+    with np.errstate(divide="ignore"):
+        plain, last = result.run({"x": np.ones(elements, np.float32)}).values()
+    np.testing.assert_allclose(plain, np.pi / 2, rtol=1e-6)
+    assert plain[0] == last[0] == -last[-1]
