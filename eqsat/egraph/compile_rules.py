@@ -161,8 +161,10 @@ class CompiledClause:
         key = self.key
         variables, signature = self.variables, self._signature
         facts = [c.premise for c in self.columns if c.premise]
-        # Constant expressions are evaluated, not rewritten.
-        facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in self.query.roots]
+        facts += [f"(isc {v})" for v in self.constants]
+        if not self._leaves_out:
+            # Constant expressions are evaluated, not rewritten.
+            facts += [f"(live {v})" for v in self.query.roots]
         premises = [*self.query.atoms, *facts, *self._distinct]
         return [
             f"(relation match_{key} ({' '.join(['T'] * len(variables) + ['i64'] * len(signature))}))",
@@ -172,6 +174,14 @@ class CompiledClause:
             f"(rule ({' '.join(premises)})\n      ({self._matched} (need_{key} {' '.join(signature)}))\n"
             f'      :ruleset find_{key} :name "find {key}")',
         ]
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether it is exact and makes nothing. Such a rule holds for constants too: unless ``w * 1`` is w, a product
+        by w times ones has other weights each time the ones are folded into them.
+        """
+        definition = self.definition
+        return isinstance(definition, Rule) and definition.numerics.kind == "exact" and not self.outputs
 
     @property
     def _distinct(self) -> Iterator[str]:

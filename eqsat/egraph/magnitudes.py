@@ -7,8 +7,8 @@ it; a sum does not, if one of its terms does not count beside the other. Sums of
 result give ordinary numbers: that they stay far inside of the range of their type is what rules over the reals assume
 of all values. An input of floats may hold anything.
 
-The fact is a function of egglog, the exponent of a power of two that no element reaches in magnitude. The smallest
-answer counts, so that a class that contains an expression of itself (``x + 0``) keeps its bound.
+The fact is a function of egglog, the exponent of a power of two that no element but zeros reaches in magnitude. The
+smallest answer counts, so that a class that contains an expression of itself (``x + 0``) keeps its bound.
 """
 
 from __future__ import annotations

@@ -147,3 +147,15 @@ def test_large_biases_of_zeros_do_not_multiply() -> None:
     assert saturation is not None
     assert saturation.stop_reason == "saturated"
     assert saturation.enodes < 40
+
+
+def test_large_scales_of_ones_do_not_multiply() -> None:
+    """Weights times ones are the weights, also where they are too large to be computed in the e-graph."""
+    x, weights = eqsat.input("x", (1, 65)), np.random.default_rng(0).normal(size=(65, 65)).astype(np.float32)
+    product = op.MatMul(x * np.ones(65, np.float32), weights) * np.ones(65, np.float32)
+    result = eqsat.optimize(eqsat.graph(op.Relu(product)))
+    saturation = result.summary.saturation
+    assert saturation is not None
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < 20
+    assert [n.op_type for n in result.model.graph] == ["MatMul", "Relu"]

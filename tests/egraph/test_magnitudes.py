@@ -55,7 +55,8 @@ def test_what_is_known_of_a_value(body: str, expected: int) -> None:
 
 
 def test_bounds_are_above_the_numbers() -> None:
-    for number in (0.0, 0.3, 1.0, 1.5, 65504.0, float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)):
+    for number in (0.3, 1.0, 1.5, 65504.0, float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)):
         assert number < bound(exponent(number)) or bound(exponent(number)) == math.inf
+    assert bound(exponent(0.0)) == bound(exponent(0.0) + 1) == 0
     assert exponent(math.inf) == exponent(math.nan) == UNBOUNDED
     assert bound(UNBOUNDED) == math.inf
