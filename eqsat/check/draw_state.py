@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.check.instance import Instance
 from eqsat.check.instance_data import Pool, dtypes_of
 from eqsat.check.wishes import Wishes
-from eqsat.egraph.compile_rules import const_names
+from eqsat.egraph.signature import const_names, template_expressions
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rule, Sequence
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause
@@ -27,10 +27,8 @@ class _Demands:
 
     @staticmethod
     def of(rule: Rule) -> _Demands:
-        from eqsat.egraph.compile_rules import _template_expressions
-
         expressions = [c.expr for c in rule.where if not const_names(c)]
-        expressions += [e for t in rule.right for e in _template_expressions(t)]
+        expressions += [e for t in rule.right for e in template_expressions(t)]
         used = uses(*expressions)
         constants = {name for c in rule.where for name in const_names(c)}
         return _Demands(frozenset(constants | set(used.values)), frozenset(used.values), frozenset(used.bounds))

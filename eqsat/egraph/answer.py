@@ -13,11 +13,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.clause_refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
-from eqsat.egraph.compile_rules import CompiledClause, const_names
+from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.magnitudes import bound
 from eqsat.egraph.query import Site
+from eqsat.egraph.signature import const_names
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.egraph.undecided import Undecided
 from eqsat.model.normalize import complete

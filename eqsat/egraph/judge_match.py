@@ -12,11 +12,12 @@ from typing import Any
 
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.clause_refusal import CONDITIONS, RIGHT, Refusal
-from eqsat.egraph.compile_rules import FUNCTIONS, Column, CompiledClause, Compiler
+from eqsat.egraph.compile_rules import CompiledClause, Compiler
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.magnitudes import UNBOUNDED, bound
 from eqsat.egraph.partial import Partial, PartialMatcher
 from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.signature import FUNCTIONS, Column
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.egraph.template import Answer
 from eqsat.rules.ast import Composite, Rule
