@@ -13,19 +13,15 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError
-from eqsat.ops import constant_bounds
 from eqsat.ops.evaluate import fold
-from eqsat.ops.operators import has, operator
+from eqsat.ops.interval_arithmetic import keeps_numbers
+from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, OpKey, TensorAttr
 
 _FIRST = 64
 """Most constants differ in their first elements: the others are not read then."""
-_PASSED_ON = (constant_bounds.same, constant_bounds.part)
-"""Every element of the result is one of the first operand, if the operator only moves data: `Neg` has the bounds of its
-operand as well, because bounds are of magnitudes.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[Element | None
             return Element.of(np.zeros(1, np.float32), ir.DataType.FLOAT)
         return element_of(value.array, value.dtype) if isinstance(value, TensorAttr) else None
     if not has(op, Trait.ELEMENTWISE):
-        return operands[0] if operator(op).bounds in _PASSED_ON else None
+        return operands[0] if keeps_numbers(op) else None
     given = [o for o in operands if o is not None]
     if len(given) < len(operands) or attr(attrs, "axis") is not None:
         return None

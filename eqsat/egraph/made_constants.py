@@ -17,7 +17,14 @@ import onnx_ir as ir
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.right_side import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
-from eqsat.ops.interval_arithmetic import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.interval_arithmetic import (
+    UNKNOWN,
+    Bounds,
+    bounds_of_wide,
+    keeps_numbers,
+    misfit_of_bounds,
+    operator_bounds,
+)
 from eqsat.ops.properties import contracted_inputs, requires_finite, value_inputs
 from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -44,6 +51,7 @@ class MadeConstants:
         self._types: dict[int, Sequence[TensorType | None]] = {}
         self._unlimited: set[int] = set()
         self._passing: set[int] = set()
+        self._moved: set[int] = set()
         self._folded: set[int] = set()
 
     def literal(self, index: int, value: object, dtype: ir.DataType) -> None:
@@ -58,6 +66,9 @@ class MadeConstants:
         self._types[index] = results
         if index not in self.layout.constant:
             return
+        data = step.operands[0] if step.operands else None
+        if data is not None and keeps_numbers(step.constructor.op) and (data.variable or data.step in self._moved):
+            self._moved.add(index)
         operands = [None if o is None else self._of(o) for o in step.operands]
         if any(k is None and o is not None for k, o in zip(operands, step.operands, strict=True)):
             return
@@ -139,10 +150,10 @@ class MadeConstants:
         return self.exact and all(t is not None and t.dtype not in FLOATS for t in self._types[index])
 
     def _require(self, operand: Operand, *, contracted: bool) -> None:
-        """Checks constants that are made; matched ones stay unchanged."""
+        """Checks constants that are made; matched ones stay unchanged, wherever their numbers are moved."""
         index = operand.step
         known = None if index is None else self._known.get(index)
-        if index is None or known is None or index in self._unlimited:
+        if index is None or known is None or index in self._unlimited or index in self._moved:
             return
         if isinstance(known, Wide):
             finite = _without_infinities(known) if index in self._passing else known

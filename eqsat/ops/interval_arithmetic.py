@@ -15,9 +15,11 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops import constant_bounds
 from eqsat.ops.constant_bounds import UNKNOWN, Bounds
-from eqsat.ops.operators import operator
+from eqsat.ops.operators import has, operator
 from eqsat.ops.scales import FLOATS, Wide
+from eqsat.ops.traits import Trait
 from eqsat.ops.wide import largest, peak_of, smallest_normal
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -101,6 +103,13 @@ def misfit_of_bounds(bounds: Bounds, dtype: ir.DataType, *, contracted: bool = F
 
 
 # ---- operators ----------------------------------------------------------------------------------------
+
+
+def keeps_numbers(op: OpKey) -> bool:
+    """Whether every element of the result is one of the first operand. `Neg` has the bounds of its operand as well,
+    because bounds are of magnitudes, but it computes.
+    """
+    return operator(op).bounds in (constant_bounds.same, constant_bounds.part) and not has(op, Trait.ELEMENTWISE)
 
 
 def operator_bounds(
