@@ -207,3 +207,14 @@ def test_computed_attributes_fit_float32() -> None:
         saturation = saturated(eqsat.load(eqsat.graph(op.Max(x, x * np.float64(slope)))), rules)
         assert [s.applied for s in saturation.statistics] == [int(fits)]
         assert ("cannot hold 0.1" in saturation.statistics[0].misfit) is not fits
+
+
+def test_constants_of_unknown_range_may_be_moved_but_not_computed_with() -> None:
+    x, large = eqsat.input("x", (1, 4, 24, 16)), np.linspace(-1, 1, 24 * 24 * 16, dtype=np.float32)
+    weights = op.Erf(large.reshape(24, 24, 16))
+    result = optimized(op.Einsum(x, weights, equation="bhld,lrd->bhlr"))
+    assert rule_row(result, "einsum_is_product_of_batches").applied == 1
+    product = op.MatMul(eqsat.input("x", (24, 8, 16)), op.Transpose(weights, perm=[0, 2, 1]))
+    scaled = optimized(product * np.float32(0.5))
+    assert rule_row(scaled, "fold_scale_into_matmul").applied == 0
+    assert "is not known" in rule_row(scaled, "fold_scale_into_matmul").misfit
