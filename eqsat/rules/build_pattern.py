@@ -32,7 +32,10 @@ _WRONG_SPREAD = "`**`, which gives attributes to an operator that is built"
 _NO_PATTERNS = {
     ast.Rest: ("`{0.name}...`, which must be the last operand of a variadic operator", ""),
     ast.Spread: (_WRONG_SPREAD, ""),
-    ast.Compare: ("a condition", "conditions belong into `where`"),
+    ast.Compare: (
+        "a condition",
+        "conditions belong into `where`; the operators that compare are `Less(x, y)`, `Equal(x, y)` and so on",
+    ),
     ast.Conditional: ("`if`", "alternatives of a pattern are written `A | B`"),
     ast.Keyword: ("`{0.name}=`", ""),
 }

@@ -45,12 +45,15 @@ def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -
             place,
             "a value that is known when rules run is required",
             actual=PLAIN[kind],
-            hint="ask a tensor for .shape, .rank, .dtype, .size, .value, .is_const or .is_present",
+            hint="ask a tensor for .shape, .rank, .dtype, .size, .value, .is_const or .is_present; its elements are "
+            "compared by operators, such as `Less(x, y)`",
         )
     if wanted:
         words = " or ".join(dict.fromkeys(PLAIN[w] for w in wanted if w != "any"))
         needs_truth = "truth" in wanted and kind in ("number", "list", "text")
         hint = "compare it with something, as in `x.rank == 4`" if needs_truth else ""
+        if kind == "value" and "number" in wanted:
+            hint = "`flat(x.value)` lists the elements of a tensor, `max(x.value)` is the greatest"
         if kind == "text" and "number" in wanted:
             hint = "a number has no quotes"
         raise context.error(place, f"{words} is required", actual=PLAIN[kind], hint=hint)

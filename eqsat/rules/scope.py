@@ -135,6 +135,7 @@ class Context:
         symbols: Names with a meaning of their own here, such as ``macs`` in a cost.
         lets: The rule's own ``let``s by name.
         pattern_names: What a ``let`` used in the pattern is called there.
+        made_up: Names that nobody wrote.
     """
 
     sources: Sources
@@ -143,6 +144,7 @@ class Context:
     lets: dict[str, Definition] = field(default_factory=dict)
     pattern_names: dict[Definition, str] = field(default_factory=dict)
     referenced: set[str] = field(default_factory=set)
+    made_up: set[str] = field(default_factory=set)
     _expansions: int = 0
     _depth: int = 0
 
@@ -197,7 +199,10 @@ class Context:
         elif not guess and not self.symbols:
             guess = dtype_hint(name)
         known = {
-            "bound here": (*self.bindings, *(n for n, let in self.lets.items() if not let.is_macro)),
+            "bound here": (
+                *(n for n in self.bindings if n not in self.made_up),
+                *(n for n, let in self.lets.items() if not let.is_macro),
+            ),
             "known in a cost": self.symbols,
         }
         listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in known.items() if names)
@@ -221,6 +226,7 @@ class Context:
         while f"{base}_{number}" in taken:
             number += 1
         self.referenced.add(f"{base}_{number}")
+        self.made_up.add(f"{base}_{number}")
         return f"{base}_{number}"
 
     @contextmanager

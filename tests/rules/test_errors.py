@@ -47,6 +47,13 @@ SYNTAX = [
 ]
 
 OPERATORS = [
+    ("rule a : exact\n    Where(‸x == x, x, 0) => x", "a pattern is required; got a condition", "`Equal(x, y)`"),
+    ("rule a : exact\n    Max(x, 0) => Where(‸x > 0, x, 0)", "got a tensor", "`Less(x, y)`"),
+    (
+        "rule a : exact\n    ReduceSum(x, a) => x / n\n    let n = prod([x.shape[‸i] for i in a.value])",
+        "a number is required; got the contents of a tensor",
+        "`flat(x.value)`",
+    ),
     ("rule a : exact\n    ‸Requantise(x) => x", "there is no operator `Requantise`", "did you mean"),
     ("rule a : exact\n    ‸Convv(x, w) => x", "there is no operator `Convv`", "`Conv`"),
     ("rule a : exact\n    ‸relu(x) => x", "there is no operator `relu`", "`Relu`"),
@@ -275,6 +282,12 @@ TARGETS = [
     (TARGET + '    composite a : exact\n        Relu(x)\n        call "f"\n        call ‸"g"', "given once", ""),
     (TARGET + "    composite a : exact\n        let ‸k = Exp(y)\n        Relu(x)", "must be used", ""),
 ]
+
+
+def test_a_hint_lists_only_names_that_were_written() -> None:
+    with pytest.raises(RuleError) as caught:
+        read_text("rule a : exact\n    Max(ReduceSum(Transpose(x, perm=p), [i]), 0) => x", "my.rules")
+    assert caught.value.hint == "bound here: x, p"
 
 
 def check(text: str, message: str, hint: str, kind: type[EqsatError], name: str) -> None:
