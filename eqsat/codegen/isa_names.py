@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel_text import render
 
 BASE = "shared/vectors.h.jinja"
 _USED = re.compile(r"\b(\w+)@")
@@ -54,7 +55,6 @@ def _named(text: str, isa: Isa) -> str:
 def _declarations(file: str, isa: Isa) -> dict[str, tuple[str, tuple[str, ...]]]:
     """By name, in the order of the file: the declaration and the names that it uses."""
     # The folder's package loads all families, and these load this file.
-    from eqsat.codegen.kernels.shared.families import render
 
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     comment = ""

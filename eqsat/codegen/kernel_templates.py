@@ -25,7 +25,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import conversion
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
-from eqsat.codegen.kernels.shared.families import render
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.loop_writer import LoopWriter, Operand, broadcast_strides, offset
 from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude

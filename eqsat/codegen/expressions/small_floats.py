@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.kernels.shared.families import render
+from eqsat.codegen.kernel_text import render
 
 
 @dataclass(frozen=True, slots=True)

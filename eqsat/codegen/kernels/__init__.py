@@ -16,7 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-from eqsat.codegen.kernels.shared.families import families, find, operators, register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import families, find, operators, register
 
 for _name in sorted(module.name for module in walk_packages(__path__, f"{__name__}.")):
     import_module(_name)

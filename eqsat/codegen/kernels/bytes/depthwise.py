@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.conv import (
     OPERATORS,
@@ -31,7 +32,7 @@ from eqsat.codegen.kernels.bytes.conv import (
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.schema.size_questions import typical
 

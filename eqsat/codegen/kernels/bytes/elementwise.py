@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.loops.elementwise import flattened
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.tiling import choose
 from eqsat.codegen.kernels.bytes.weights import PANEL
-from eqsat.codegen.kernels.shared.families import render
 from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, Tiles, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.schema.size_questions import is_free, typical

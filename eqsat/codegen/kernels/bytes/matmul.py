@@ -17,13 +17,14 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zero
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey

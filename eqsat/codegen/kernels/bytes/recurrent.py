@@ -13,12 +13,13 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Task
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.gemm import Problem, write
 from eqsat.codegen.kernels.bytes.isa_names import TEMPLATE
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, Loop
 from eqsat.codegen.kernels.vectors.recurrent import (
     Products,

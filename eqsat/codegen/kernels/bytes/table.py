@@ -14,9 +14,10 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.loops.elementwise import flattened
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
 
-from eqsat.backends.c_templates import environment
 from eqsat.codegen.isa import AVX512, SCALAR, Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.schema.dimension import as_real
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free, greatest, may_be_zero
 from eqsat.schema.types import OpKey
@@ -169,8 +166,3 @@ def entry_name(family: str) -> str:
 def operators() -> list[OpKey]:
     """All operators that have a family."""
     return sorted(_FAMILIES)
-
-
-def render(template: str, **values: Any) -> str:
-    """Fill a template, named by its path in ``kernels/``: ``render("loops/pool.c.jinja", kernel=(3, 3))``."""
-    return environment("eqsat.codegen", "kernels").get_template(template).render(as_real=as_real, **values)

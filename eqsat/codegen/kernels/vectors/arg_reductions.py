@@ -11,7 +11,8 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
 from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.schema.types import OpKey

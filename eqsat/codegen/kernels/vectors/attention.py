@@ -20,7 +20,8 @@ from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, dense_strides
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.size_choices import smallest

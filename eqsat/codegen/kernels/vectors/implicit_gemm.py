@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernels.shared.families import render
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, loops_over, moves_of
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store

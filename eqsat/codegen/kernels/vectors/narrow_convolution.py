@@ -16,7 +16,8 @@ import numpy as np
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Halo, Kernel, Shape, Task, View, Want, Wants
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop, moves_of
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import transposed_geometry

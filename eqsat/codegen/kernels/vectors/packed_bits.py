@@ -15,7 +15,8 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
 

@@ -16,8 +16,9 @@ from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write

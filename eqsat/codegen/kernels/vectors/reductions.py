@@ -16,8 +16,9 @@ from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
 from eqsat.schema.types import OpKey

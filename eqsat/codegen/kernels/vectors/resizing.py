@@ -19,8 +19,9 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.resizing import plan_of
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.interleaving import interleaved

@@ -17,7 +17,8 @@ import onnx_ir as ir
 from eqsat.codegen.isa import AVX512, Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, Wants
-from eqsat.codegen.kernels.shared.families import register, render
+from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.tiling import choose, estimate
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
