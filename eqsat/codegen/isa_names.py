@@ -54,8 +54,6 @@ def _named(text: str, isa: Isa) -> str:
 @lru_cache(maxsize=32)
 def _declarations(file: str, isa: Isa) -> dict[str, tuple[str, tuple[str, ...]]]:
     """By name, in the order of the file: the declaration and the names that it uses."""
-    # The folder's package loads all families, and these load this file.
-
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     comment = ""
     for part in _STARTS.split(render(file, isa=isa, lanes=isa.lanes())):
