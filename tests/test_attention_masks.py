@@ -139,11 +139,13 @@ def check(mask: str, guard: str, host: str, folder: Path) -> list[str]:
     result = eqsat.optimize(model, host=host, dims=DIMS, verify=False)
     result.save(folder / "out.onnx")
     before, after = model.SerializeToString(), (folder / "out.onnx").read_bytes()
+    # Beside -1e4, scores are rounded to multiples of 2^-10; each implementation sums them up in an order of its own.
+    atol = 2e-3 if mask == "a moderate product" else 1e-5
     for batch, length in ((2, 6), (3, 33)):
         feed = feeds(mask, batch, length)
         wanted = run(before, feed)
-        np.testing.assert_allclose(run(after, feed), wanted, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(result.run(feed)["y"], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(run(after, feed), wanted, rtol=1e-4, atol=atol)
+        np.testing.assert_allclose(result.run(feed)["y"], wanted, rtol=1e-4, atol=atol)
     return [node.op_type for node in result.model.graph]
 
 

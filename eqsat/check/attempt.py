@@ -18,6 +18,7 @@ from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.instance_data import Mood
 from eqsat.check.pattern_node import PatternNode, Request
+from eqsat.check.sides_of_or import met
 from eqsat.check.wishes import keys_of
 from eqsat.egraph import magnitudes
 from eqsat.egraph.template import literal
@@ -102,6 +103,7 @@ class Attempt:
             tuple(self.steps),
             tuple(root.name for root in roots),
             self.sites,
+            met(self.drawing.conditions, self.env),
         )
 
     # ---- patterns ---------------------------------------------------------------------------------
@@ -147,8 +149,9 @@ class Attempt:
             values = wishes.contents(name, values, self.env, chance, self.sides)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
-            mentioned = self.drawing.pool.mentioned if self.drawing.pointed else None
-            values = instance_data.array(chance, shape, dtype, request.fill, mood, mentioned)
+            pool = self.drawing.pool
+            mentioned = pool.mentioned if self.drawing.pointed else None
+            values = instance_data.array(chance, shape, dtype, request.fill, mood, mentioned, pool.reached)
         found = np.asarray(values, dtype.numpy())
         if name in demands.bounds and dtype.is_floating_point() and chance.happens(0.6):
             found = instance_data.hiding(chance, found, dtype)

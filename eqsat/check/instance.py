@@ -86,6 +86,7 @@ class Instance:
         steps: In topological order.
         roots: Names of the values that the rule's right side replaces.
         sites: What each operator of the pattern became.
+        met: The sides of ``or`` in the conditions that hold, see :mod:`eqsat.check.sides_of_or`.
     """
 
     rule: Rule
@@ -94,6 +95,7 @@ class Instance:
     steps: tuple[Step, ...]
     roots: tuple[str, ...]
     sites: Mapping[Match, Step] = field(default_factory=dict)
+    met: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.leaves), *map(str, self.steps), f"compared: {', '.join(self.roots)}"])

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check.reached import reached
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Apply, Name, Number, Rule
@@ -69,11 +70,13 @@ class Pool:
         numbers: Those of the text, and what simple arithmetic makes of them.
         extremes: Whether the rule speaks of the least and greatest value of a type.
         mentioned: Those of the text alone, if numbers beside them are drawn as well.
+        reached: Arguments at which functions of the rule give these.
     """
 
     numbers: tuple[float, ...]
     extremes: bool
     mentioned: tuple[float, ...] = ()
+    reached: tuple[float, ...] = ()
 
     @staticmethod
     def of(rule: Rule, pointed: bool) -> Pool:
@@ -88,7 +91,8 @@ class Pool:
                 if b:
                     derived.setdefault(a / b)
         called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
-        return Pool(tuple(v for v in derived if math.isfinite(v)), called, found if pointed else ())
+        finite = tuple(v for v in derived if math.isfinite(v))
+        return Pool(finite, called, found, reached(rule, found)) if pointed else Pool(finite, called)
 
     def beside(self, chance: Chance) -> float:
         """A number next to, or of the magnitude of, one that the text mentions."""
@@ -152,10 +156,15 @@ def array(
     fill: Fill = "any",
     mood: Mood = "plain",
     numbers: Sequence[float] | None = None,
+    arguments: Sequence[float] = (),
 ) -> np.ndarray:
     """Random contents; among them are numbers that the rule mentions, and their neighbours.
 
     Plain floats are of float32's precision and moderate, so that a wrong constant shows and rounding does not.
+
+    Args:
+        numbers: That the rule mentions; None if they do not matter.
+        arguments: Of its functions, which show up as well.
     """
     kind = dtype.numpy()
     rng = chance.rng
@@ -173,7 +182,7 @@ def array(
     elif fill == "any" and chance.happens(0.3):
         values = np.where(rng.random(shape) < 0.1, 0.0, values)
     found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
-    found = _mixed(chance, found, dtype, fill, numbers)
+    found = _mixed(chance, found, dtype, fill, [*numbers, *arguments] if numbers else numbers)
     if fill == "any" and numbers is not None:
         found = _scaled(chance, found, mood, numbers)
     if mood == "special" and fill != "scale":
@@ -204,8 +213,12 @@ def _mixed(
     chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float] | None
 ) -> np.ndarray:
     """Contents with some numbers that the rule mentions, in a third of the arrays."""
-    edges = around(numbers, dtype) if fill == "any" and numbers else None
-    if edges is None or not edges.size or not chance.happens(0.35):
+    if not numbers or fill in ("scale", "unit"):
+        return values
+    edges = around(numbers, dtype)
+    if fill == "positive":
+        edges = edges[edges > 0]
+    if not edges.size or not chance.happens(0.35):
         return values
     chosen = edges[chance.rng.integers(len(edges), size=values.shape)]
     return np.asarray(np.where(chance.rng.random(values.shape) < 0.4, chosen, values), values.dtype)

@@ -42,6 +42,8 @@ def silent(outcome: Outcome) -> list[str]:
         count = len(expand(rule.left))
         listed = ", ".join(str(k + 1) for k in clauses[:5]) + (" ..." if len(clauses) > 5 else "")
         found.append(f"of the {count} alternatives of the left side, no instance was found of number {listed}")
+    if outcome.holds:
+        found += [f"no instance met {side}: that side of `or` was not tried" for side in outcome.unmet]
     return found
 
 

@@ -60,6 +60,7 @@ class Outcome:
             was not applied: nothing wrong comes of it, but a condition is missing.
         mismatches: How many such instances there were, by clause.
         dtypes: Instances by element type of the first root.
+        unmet: The sides of ``or`` in its conditions that no instance met.
     """
 
     rule: Rule
@@ -73,6 +74,7 @@ class Outcome:
     mismatch: Counterexample | None = None
     mismatches: dict[int, int] = field(default_factory=dict)
     dtypes: dict[str, int] = field(default_factory=dict)
+    unmet: list[str] = field(default_factory=list)
 
     @property
     def fires(self) -> bool:

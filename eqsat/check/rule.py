@@ -19,6 +19,7 @@ from eqsat.check.instance_data import Mood
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
 from eqsat.check.rounding import Rounding, is_beside_itself
+from eqsat.check.sides_of_or import sides
 from eqsat.errors import LimitError, reason
 from eqsat.execute.difference import Difference
 from eqsat.ops.sampling.chance import Chance, Rejected
@@ -98,6 +99,7 @@ class _Check:
         drawings = [Drawing(self.rule, clause, self.pointed) for clause in expand(self.rule.left)]
         outcome = self.outcome
         outcome.clauses = dict.fromkeys(range(len(drawings)), 0)
+        outcome.unmet = list(dict.fromkeys(side for drawing in drawings for side in sides(drawing.conditions)))
         for number in range(max(instances, len(drawings))):
             clause = number % len(drawings)
             self._one(drawings[clause], clause, number)
@@ -132,6 +134,7 @@ class _Check:
                 continue
             outcome.instances += 1
             outcome.clauses[clause] += 1
+            outcome.unmet = [side for side in outcome.unmet if side not in instance.met]
             return
 
     def _mood(self, number: int) -> Mood:

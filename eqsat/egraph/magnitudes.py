@@ -29,7 +29,7 @@ from eqsat.schema.types import OpKey, TensorType
 UNBOUNDED = 1 << 30
 """The exponent of a value that may be infinite, or of which nothing is known."""
 ZERO = -(1 << 20)
-"""The exponent of zeros, and about that of their sums and products; its power of two is 0."""
+"""The exponent of zeros, and the least of all; its power of two is 0."""
 _MOST_READ = 1 << 18
 """Elements of a constant up to which they are looked at."""
 _ORDINARY = 0.75
@@ -89,6 +89,9 @@ def _result(op: OpKey, read: Sequence[int]) -> str:
     result = f"m{read[0]}"
     for i in read[1:]:
         result = f"(+ {result} m{i})" if op in (_PRODUCT, _SCALED) else f"(max {result} m{i})"
+    if op in (_PRODUCT, _SCALED):
+        # Zeros may be products of themselves, and would become smaller without end.
+        result = f"(max {ZERO} {result})"
     # A cast to a narrower type rounds up; a zero point is as large as the number that it is subtracted from.
     return f"(+ {result} 1)" if op in _SUMS or op in (_CAST, _SCALED) else result
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import eqsat
 from eqsat.egraph.magnitudes import UNBOUNDED, bound, exponent
 from eqsat.egraph.snapshot import Reader
 from tests.egraph.helpers import model, saturated
@@ -60,3 +61,11 @@ def test_bounds_are_above_the_numbers() -> None:
     assert bound(exponent(0.0)) == bound(exponent(0.0) + 1) == 0
     assert exponent(math.inf) == exponent(math.nan) == UNBOUNDED
     assert bound(UNBOUNDED) == math.inf
+
+
+def test_zeros_that_are_products_of_themselves_have_a_bound() -> None:
+    """The smallest bound counts, and must not become smaller without end."""
+    zeros = f"{ZERO} a = Mul(x, zero) w = Mul(a, a) v = Add(w, x)"
+    result = eqsat.optimize(model(zeros, "float[2,3] x", "float[2,3] v"))
+    assert result.summary.saturation is not None and result.summary.saturation.stop_reason == "saturated"
+    assert [node.op_type for node in result.model.graph] == ["Identity"]

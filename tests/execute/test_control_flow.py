@@ -157,11 +157,11 @@ def test_batched_scan_of_version_8():
     s0, xs = f(2, 2), f(2, 3, 2)
     results = executor(text).run({"n": np.array([3, 2]), "s0": s0, "xs": xs})
     sums = s0[:, None] + np.cumsum(xs, 1)
-    np.testing.assert_allclose(results["s"], [sums[0, 2], sums[1, 1]], rtol=1e-6)
-    np.testing.assert_allclose(results["ys"][0], sums[0], rtol=1e-6)
-    np.testing.assert_allclose(results["ys"][1], [sums[1, 0], sums[1, 1], [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(results["s"], [sums[0, 2], sums[1, 1]], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(results["ys"][0], sums[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(results["ys"][1], [sums[1, 0], sums[1, 1], [0, 0]], rtol=1e-6, atol=1e-6)
     whole = executor(text.replace("int64[2] n, ", "").replace("(n, s0", "(, s0")).run({"s0": s0, "xs": xs})
-    np.testing.assert_allclose(whole["ys"], sums, rtol=1e-6)
+    np.testing.assert_allclose(whole["ys"], sums, rtol=1e-6, atol=1e-6)
 
 
 def test_sequence_map():
