@@ -208,3 +208,9 @@ def test_sizes_that_rounding_decides_are_left_out() -> None:
     scales = np.array([1, 1, 4 / 3, 1], SINGLE)
     report = report_of(op.Relu(op.Resize(tensor(shape=(1, 1, 3, 2)), None, scales, mode="nearest")))
     assert report.ok and report.skipped == {"its shape depends on rounding": 1}
+
+
+def test_an_exact_rule_may_rely_on_the_rounding_of_its_type() -> None:
+    """Above 20, log(1 + exp(x)) is x in float32, and 2e-9 more in the wide types of an audit."""
+    x = tensor("float32", (512,))
+    assert report_of(op.Where(op.Greater(x, SINGLE(20)), x, op.Softplus(x)), numerics="exact").ok
