@@ -159,3 +159,12 @@ def test_large_scales_of_ones_do_not_multiply() -> None:
     assert saturation.stop_reason == "saturated"
     assert saturation.enodes < 20
     assert [n.op_type for n in result.model.graph] == ["MatMul", "Relu"]
+
+
+@pytest.mark.parametrize(("shift", "times"), [(0.0, 0), (0.5, 1)])
+def test_only_shifts_that_shift_go_through_a_product(shift: float, times: int) -> None:
+    """The product of zeros and large weights is not known to be zeros, and would be moved on as a bias."""
+    weights = np.random.default_rng(0).normal(size=(65, 65)).astype(np.float32)
+    y = op.MatMul(eqsat.input("x", (2, 65)) + np.full(65, shift, np.float32), weights)
+    (row,) = [r for r in eqsat.optimize(eqsat.graph(y)).summary.rules if r.name == "fold_shifted_input_into_matmul"]
+    assert row.applied == times

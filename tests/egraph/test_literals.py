@@ -16,7 +16,7 @@ from tests.egraph.helpers import saturated
 
 
 def operators(*tensors: Tensor) -> list[str]:
-    return [node.op_type for node in eqsat.optimize(eqsat.graph(*tensors)).model.graph]
+    return [node.op_type for node in eqsat.optimize(eqsat.graph(tensors)).model.graph]
 
 
 @pytest.mark.parametrize("elements", [64, 65, 4096, 4097, 1_000_000])
@@ -205,3 +205,11 @@ def test_zeros_of_both_signs_are_not_one_constant(elements: int) -> None:
         plain, last = result.run({"x": np.ones(elements, np.float32)}).values()
     np.testing.assert_allclose(plain, np.pi / 2, rtol=1e-6)
     assert plain[0] == last[0] == -last[-1]
+
+
+@pytest.mark.parametrize("elements", [64, 5000])
+def test_constants_with_equal_elements_are_one(elements: int) -> None:
+    x = eqsat.input("x", (elements,))
+    halves = [np.full(elements, 0.5, np.float32) for _ in range(2)]
+    assert operators(*(op.Sin(op.Mul(x, half)) for half in halves)).count("Mul") == 1
+    assert operators(op.Sin(op.Mul(x, halves[0])), op.Sin(op.Mul(x, -halves[1]))).count("Mul") == 2
