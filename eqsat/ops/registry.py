@@ -8,6 +8,7 @@ families.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
@@ -58,6 +59,8 @@ class Operator:
         bounds: The bounds of its result on constants; None where nothing is known of it.
         undefined: Refuses data on which its standard leaves the result open; None if there are none.
         over_reals: What it computes over the reals, for proofs; None if it is basic, or nothing is stated.
+        inverse: Its inverse function, at least on the positive numbers among its arguments or results; what it
+            does not reach raises an ``ArithmeticError`` or a ``ValueError``. None if it has none, or none is stated.
         magnitude: How large its result is; None where nothing follows from the operator alone.
         together: Axes of its operands that have one size; None if none has, or if it is elementwise: then the operands
             stretch each other.
@@ -84,6 +87,7 @@ class Operator:
     bounds: BoundsRule | None = None
     undefined: Requirement | None = None
     over_reals: over_reals.Definition | None = None
+    inverse: Callable[[float], float] | None = None
     magnitude: Magnitude | None = None
     together: Together | None = None
 
@@ -114,6 +118,7 @@ class Facets(TypedDict, total=False):
     bounds: BoundsRule | None
     undefined: Requirement | None
     over_reals: over_reals.Definition | None
+    inverse: Callable[[float], float] | None
     magnitude: Magnitude | None
     together: Together | None
 

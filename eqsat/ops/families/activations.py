@@ -179,22 +179,24 @@ declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SEL
     need=need_broadcasting, checks=(movement.prelu,), sampling=sample.binary, quantization=COMPUTES,
     over_reals=reals.prelu)
 declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO,
-    sampling=sample.activation, quantization=DATA, over_reals=reals.elu)
+    sampling=sample.activation, quantization=DATA, over_reals=reals.elu, inverse=math.log1p)
 declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
 declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
 declare("Sigmoid", numpy=of_one(sigmoid), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA,
-    over_reals=reals.sigmoid, magnitude=ORDINARY)
+    over_reals=reals.sigmoid, magnitude=ORDINARY, inverse=lambda y: math.log(y / (1 - y)))
 declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5), over_reals=reals.hard_sigmoid, magnitude=ORDINARY)
 declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0),
     over_reals=reals.hard_swish)
 declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA, over_reals=reals.swish)
-declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA, over_reals=reals.softplus)
+declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA, over_reals=reals.softplus,
+    inverse=lambda y: math.log(math.expm1(y)))
 declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, quantization=DATA, over_reals=reals.mish)
-declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA, over_reals=reals.softsign, magnitude=ORDINARY)
+declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA, over_reals=reals.softsign, magnitude=ORDINARY,
+    inverse=lambda y: y / (1 - abs(y)))
 declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, over_reals=reals.thresholded_relu)
 declare("Shrink", numpy=shrink, traits=UNARY | BENDS)
