@@ -16,6 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
+from eqsat.model.kept_floats import mark_floats
 from eqsat.model.maps import hide_maps, show_maps
 from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.bind_inputs import bind_values
@@ -99,6 +100,7 @@ def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mappi
     except Exception as error:  # onnx_ir has no common base of its errors
         raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
     _type_operands(model, source.proto)
+    mark_floats(model)
     model.ir_version = opset.IR_VERSION
     model.metadata_props.setdefault(SOURCE_OPSET, versions)
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)

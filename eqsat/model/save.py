@@ -13,6 +13,7 @@ from onnx.serialization import registry
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.files import is_stream, reason, require_folder, staged
+from eqsat.model.kept_floats import with_floats_kept
 from eqsat.model.maps import has_maps, show_maps
 from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
@@ -71,7 +72,7 @@ def save(
     place = str(target)
     check_place(target)
     data = _data_name(target, external_data)
-    model = with_pads_unmerged(with_sizes_hidden(with_runnable(with_definitions(model))))
+    model = with_floats_kept(with_pads_unmerged(with_sizes_hidden(with_runnable(with_definitions(model)))))
     if not is_concise(model):
         model = model.clone()
         make_concise(model)

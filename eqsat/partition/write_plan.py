@@ -18,6 +18,7 @@ import onnx_ir as ir
 from eqsat.egraph.intern import SMALL
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
+from eqsat.model.kept_floats import FLOATS, may_be_rounded
 from eqsat.model.outputs import required_outputs
 from eqsat.model.unused_names import Namer
 from eqsat.partition.call_sizes import DimensionNames, with_list
@@ -96,6 +97,7 @@ class _Writer:
     def __init__(self, plan: Plan, original: ir.Model) -> None:
         self.plan = plan
         self.original = original
+        self.may_be_rounded = may_be_rounded(original)
         self.names = value_names(plan)
         self.outer_names = {*self.names.of.values(), *(output_name(plan, i) for i in range(len(plan.outputs)))}
         self.node_namer = Namer()
@@ -191,6 +193,8 @@ class _Writer:
                 shape=ir.Shape(tensor.shape.numpy()),
                 const_value=tensor,
             )
+            if tensor not in self.may_be_rounded:
+                value.meta[FLOATS] = True
             self.scope[vid] = value
             self.initializers.append(value)
         return self.scope[vid]
@@ -287,6 +291,8 @@ class _Writer:
         value = ir.Value(
             name=self.names.of[vid], type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy())
         )
+        if tensor not in self.may_be_rounded:
+            value.meta[FLOATS] = True
         scope[vid] = value
         attribute = ir.AttrTensor("value", tensor_of(tensor.numpy(), tensor.dtype))
         return make_node(_CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))

@@ -1,0 +1,162 @@
+"""Keeps ONNX Runtime from rounding weights to 8 bits that the input of an optimization has in more.
+
+ONNX Runtime 1.31 quantizes float weights of a convolution or Gemm between a DequantizeLinear and a QuantizeLinear: to
+int8, with one scale for the whole tensor. Weights that were folded, from 4 bits or with a scale per channel, would get
+other values. A Max of a single operand, which ONNX Runtime leaves alone, keeps the DequantizeLinear apart. Where the
+input has such weights itself, ONNX Runtime rounds them in both files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from eqsat.model.unused_names import unused
+from eqsat.model.write.runnable import names_of, scopes
+from eqsat.ops.interval_arithmetic import keeps_numbers
+from eqsat.schema.attributes import op_key
+from eqsat.schema.metadata import COST
+
+FLOATS = "eqsat.floats"
+"""In the ``meta`` of a constant: ONNX Runtime does not round it in the input of the optimization."""
+
+_ROUNDED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Readers whose second operand is rounded; ONNX Runtime makes a MatMul and an addition a Gemm."""
+_PASSED = frozenset({"Clip", "MaxPool", "Relu"})
+"""Operators past which ONNX Runtime moves quantization, or which it takes for part of it, besides those that move."""
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+_Use = tuple[ir.Node, int]
+
+
+def mark_floats(model: ir.Model) -> None:
+    """Marks the weights of a file that ONNX Runtime does not round in it."""
+    found = _Model(model)
+    if not found.is_quantized:
+        return
+    rounded = {found.constant(node.inputs[1]) for node, _ in found.weighted()}
+    for node in found.products():
+        weights = found.constant(node.inputs[1])
+        if weights is not None and weights not in rounded:
+            weights.meta[FLOATS] = True
+
+
+def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
+    """The constants of the input that ONNX Runtime may round as it does there."""
+    return {
+        value.const_value
+        for value in model.graph.initializers.values()
+        if value.const_value is not None and FLOATS not in value.meta
+    }
+
+
+def with_floats_kept(model: ir.Model) -> ir.Model:
+    """The model with such a Max for each weight that is marked; the model itself, not changed, if there is none."""
+    found = _Model(model)
+    if not found.is_quantized or not any(found.kept_apart()):
+        return model
+    copy = model.clone()
+    taken = names_of(copy)
+    for node, index in dict.fromkeys(_Model(copy).kept_apart()):
+        _keep_apart(node, index, taken)
+    return copy
+
+
+class _Model:
+    """What surrounds products, also across calls of functions."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.functions = model.functions
+        self.nodes = [node for scope in scopes(model) for node in scope]
+        self.is_quantized = any(node.op_type == "QuantizeLinear" for node in self.nodes)
+        self.calls: dict[ir.OperatorIdentifier, list[ir.Node]] = {}
+        for node in self.nodes:
+            if node.op_identifier() in model.functions:
+                self.calls.setdefault(node.op_identifier(), []).append(node)
+        self.formal = {v: (f.identifier(), k) for f in model.functions.values() for k, v in enumerate(f.inputs)}
+        self.result = {v: (f.identifier(), k) for f in model.functions.values() for k, v in enumerate(f.outputs)}
+
+    def kept_apart(self) -> Iterator[_Use]:
+        """Uses of dequantized values that make ONNX Runtime round marked weights."""
+        for node, uses in self.weighted():
+            weights = self.constant(node.inputs[1])
+            if weights is not None and FLOATS in weights.meta:
+                yield from uses
+
+    def weighted(self) -> Iterator[tuple[ir.Node, list[_Use]]]:
+        """Products of float constants between a DequantizeLinear and a QuantizeLinear, with the uses of the former."""
+        for node in self.products():
+            if self.constant(node.inputs[1]) is not None:
+                uses = list(self._dequantized((node, 0)))
+                if uses and self._meets_quantization(node.outputs[0]):
+                    yield node, uses
+
+    def products(self) -> Iterator[ir.Node]:
+        return (n for n in self.nodes if n.op_type in _ROUNDED and not n.domain and len(n.inputs) > 1)
+
+    def constant(self, value: ir.Value | None) -> ir.Value | None:
+        """The constant of floats that a value is, in the caller if it is an operand of a function."""
+        while value is not None and value in self.formal:
+            function, index = self.formal[value]
+            calls = self.calls.get(function, [])
+            value = calls[0].inputs[index] if calls and index < len(calls[0].inputs) else None
+        if value is None or value.dtype not in _FLOATS:
+            return None
+        node = value.producer()
+        is_constant = value.const_value is not None or (node is not None and node.op_type == "Constant")
+        return value if is_constant else None
+
+    def _dequantized(self, use: _Use) -> Iterator[_Use]:
+        value = use[0].inputs[use[1]]
+        while value is not None:
+            if value in self.formal:
+                function, index = self.formal[value]
+                for call in self.calls.get(function, []):
+                    if index < len(call.inputs):
+                        yield from self._dequantized((call, index))
+                return
+            node = value.producer()
+            if node is None:
+                return
+            called = self.functions.get(node.op_identifier())
+            if called is not None:
+                value = called.outputs[value.index() or 0]
+            elif node.op_type == "DequantizeLinear" and not node.domain:
+                yield use
+                return
+            else:
+                value = node.inputs[0] if self._is_passed(node) else None
+
+    def _meets_quantization(self, value: ir.Value) -> bool:
+        todo, seen = [value], {value}
+        while todo:
+            top = todo.pop()
+            after: list[ir.Value] = []
+            for node, index in top.uses():
+                called = self.functions.get(node.op_identifier())
+                if called is not None:
+                    after.append(called.inputs[index])
+                elif node.op_type == "QuantizeLinear" and not node.domain and index == 0:
+                    return True
+                elif index == 0 and self._is_passed(node):
+                    after.append(node.outputs[0])
+            if top in self.result:
+                function, index = self.result[top]
+                after += [call.outputs[index] for call in self.calls.get(function, [])]
+            todo += [v for v in after if v not in seen]
+            seen.update(after)
+        return False
+
+    def _is_passed(self, node: ir.Node) -> bool:
+        return (node.op_type in _PASSED and not node.domain) or keeps_numbers(op_key(node))
+
+
+def _keep_apart(node: ir.Node, index: int, taken: set[str]) -> None:
+    value, scope = node.inputs[index], node.graph
+    assert value is not None and scope is not None
+    kept = ir.Value(name=unused(f"{value.name}_kept", taken), type=value.type, shape=value.shape)
+    made = ir.Node("", "Max", [value], outputs=[kept], name=kept.name)
+    made.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != COST})
+    node.replace_input_with(index, kept)
+    scope.insert_before(node, made)

@@ -1,0 +1,99 @@
+"""ONNX Runtime does not round folded weights to 8 bits in a saved file if it does not in the input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import eqsat
+from tests.model.running import run_ort
+
+CONV = """
+<ir_version: 9, opset_import: ["" : 17]>
+g (float[1, 3, 8, 8] x) => (float[1, 8, 8, 8] y)
+<float s = {0.02}, int8 z = {0}, float t = {0.01}, uint8 u = {0}, float[8, 3, 3, 3] w = {WEIGHTS}, float[8] b = {BIAS},
+ int8[8, 3, 3, 3] i = {INTEGERS}, float[8] r = {SCALES}, int8[8] o = {0, 0, 0, 0, 0, 0, 0, 0}, int8 low = {-8},
+ int8 high = {7}, float[8, 1, 1] c = {CHANNELS}> {
+    q = QuantizeLinear (x, s, z)
+    d = DequantizeLinear (q, s, z)
+    BODY
+    p = QuantizeLinear (e, t, u)
+    y = DequantizeLinear (p, t, u)
+}
+"""
+FOUR_BITS = """
+    k = Clip (i, low, high)
+    f = DequantizeLinear <axis = 0> (k, r, o)
+"""
+BODIES = {
+    "weights of four bits": FOUR_BITS + "e = Conv <pads = [1, 1, 1, 1]> (d, f, b)",
+    "a Relu before the end": FOUR_BITS + "a = Conv <pads = [1, 1, 1, 1]> (d, f, b)\n e = Relu (a)",
+    "a Reshape between": FOUR_BITS
+    + """
+    n = Constant <value_ints = [1, 3, 8, 8]> ()
+    h = Reshape (d, n)
+    e = Conv <pads = [1, 1, 1, 1]> (h, f, b)
+""",
+    "a scale per channel": FOUR_BITS + "a = Conv <pads = [1, 1, 1, 1]> (d, f, b)\n e = Mul (a, c)",
+}
+
+
+def text_of(body: str) -> str:
+    rng = np.random.default_rng(0)
+
+    def listed(values: np.ndarray) -> str:
+        return ", ".join(f"{v:.4g}" for v in values.ravel())
+
+    text = CONV.replace("BODY", body)
+    text = text.replace("WEIGHTS", listed(rng.normal(size=8 * 27))).replace("BIAS", listed(rng.normal(size=8)))
+    text = text.replace("CHANNELS", listed(np.exp(rng.normal(size=8))))
+    text = text.replace("INTEGERS", ", ".join(str(k) for k in rng.integers(-9, 10, 8 * 27)))
+    return text.replace("SCALES", listed(np.exp(2 * rng.normal(size=8)) / 100))
+
+
+def feed() -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("target", ["", "dnnl"])
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("body", BODIES)
+def test_folded_weights_keep_their_values(body: str, flat: bool, target: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(text_of(BODIES[body]))
+    x = feed()
+    (wanted,) = run_ort(model, x)
+    path = tmp_path / "out.onnx"
+    again = tmp_path / "again.onnx"
+    result = eqsat.optimize(model, [target] if target else [])
+    result.save(path, flat=flat)
+    eqsat.optimize(path, [target] if target else []).save(again, flat=flat)
+    for saved in (path, again):
+        (got,) = run_ort(onnx.load(saved), x, optimize=True)
+        # A step of the result's quantization, where a sum is half-way between two.
+        assert np.mean(got != wanted) < 0.01
+        np.testing.assert_allclose(got, wanted, atol=0.0101)
+    np.testing.assert_allclose(result.run(x, backend="c")["y"], wanted, atol=0.0101)
+
+
+def test_weights_that_are_rounded_in_the_input_stay_as_they_are(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(text_of("e = Conv <pads = [1, 1, 1, 1]> (d, w, b)"))
+    x = feed()
+    (wanted,) = run_ort(model, x, optimize=True)
+    path = tmp_path / "out.onnx"
+    eqsat.optimize(model).save(path)
+    assert "Max" not in {node.op_type for node in onnx.load(path).graph.node}
+    np.testing.assert_array_equal(run_ort(onnx.load(path), x, optimize=True)[0], wanted)
+
+
+def test_a_saved_file_can_be_loaded_and_saved(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(text_of(BODIES["weights of four bits"]))
+    first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
+    eqsat.optimize(model).save(first)
+    eqsat.save(eqsat.load(first), second)
+    x = feed()
+    np.testing.assert_array_equal(
+        run_ort(onnx.load(second), x, optimize=True)[0], run_ort(onnx.load(first), x, optimize=True)[0]
+    )
