@@ -25,6 +25,7 @@ from eqsat.rules.expand import operators
 from eqsat.rules.listing import short_place
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.rules.turned import turned_rules
+from eqsat.rules.turned_constants import turned_constants
 from eqsat.rules.user_operators import Declaration
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
@@ -277,7 +278,7 @@ def _definition(name: str, options: SearchOptions) -> tuple[Rule | Composite, st
     targets = load_targets(options.targets, options.host)
     files = [path for target in targets for path in target.rules]
     rules = select_rules([*options.rules, *files], "approximate", options.default_rules).rules
-    rules = [*rules, *turned_rules(targets, rules)]
+    rules = [*rules, *turned_rules(targets, rules), *turned_constants(targets)]
     known: dict[str, tuple[Rule | Composite, str]] = {r.name: (r, "") for r in reversed(rules)}
     known |= {f"{t.name}.{c.name}": (c, t.name) for t in targets for c in t.composites}
     if name not in known:

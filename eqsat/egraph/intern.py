@@ -18,7 +18,7 @@ from eqsat.egraph.equal_elements import Element, element_of
 from eqsat.ops.interval_arithmetic import Bounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
-from eqsat.schema.types import Attrs, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""
@@ -129,9 +129,14 @@ class Types(Table[TensorType | None]):
 
 
 class Tables:
-    """All tables of one e-graph."""
+    """All tables of one e-graph.
 
-    def __init__(self) -> None:
+    Args:
+        written_out: Operators that patterns look for on constants. They stay beside the constants that they make.
+    """
+
+    def __init__(self, written_out: frozenset[OpKey] = frozenset()) -> None:
+        self.written_out = written_out
         self.attrs: Table[Attrs] = Table()
         self.types = Types()
         self.constants = Constants()

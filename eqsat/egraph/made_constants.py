@@ -115,7 +115,8 @@ class MadeConstants:
         Not where integers are made or read: rounding a tensor is paid for by the e-node of its integers
         (:mod:`eqsat.quantization.budget`), so programs must go through it.
         """
-        if result.scale is None:
+        op = step.constructor.op
+        if result.scale is None or (op in self.tables.written_out and keeps_numbers(op)):
             return False
         by_value = value_inputs(step.constructor.op)
         for position, operand in enumerate(step.operands):

@@ -35,6 +35,7 @@ from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.template import Answer
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.turned_constants import operators_on_constants
 
 STEP, MATCH, ANSWER, VISIT = 1e-4, 1.5e-6, 5e-4, 1.7e-5
 """Units of work of a run of a ruleset, of a match, of an answer to a signature, and of an e-node in a round."""
@@ -119,7 +120,7 @@ class Saturation:
         self.engine.guard = guard or LastGuard()
         # An e-graph is only given up if it cannot be finished in the other half.
         self._growth = LastGuard(self.engine.guard.left / 2)
-        self.tables = Tables()
+        self.tables = Tables(operators_on_constants(targets))
         self.facts = Facts(self.engine, self.tables)
         self.vocabulary = Vocabulary()
         self.names = ["", "commutativity"]

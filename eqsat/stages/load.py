@@ -25,6 +25,7 @@ from eqsat.rules.location import is_shipped
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.rules.turned import turned_rules
+from eqsat.rules.turned_constants import turned_constants
 from eqsat.rules.user_operators import operators_of
 from eqsat.schema.declared_operators import Operator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes
@@ -131,7 +132,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
                 ops = domains(options.ops, known)
                 rules = [rule for rule in rules if makes_only(rule, ops)]
                 targets = [_of_domains(target, ops) for target in permitted]
-                turned = turned_rules(targets, rules)
+                turned = (*turned_rules(targets, rules), *turned_constants(targets))
                 rules += turned
     check_names(dict(options.partition_functions or {}), available)
     notes = [
