@@ -15,6 +15,7 @@ from eqsat.errors import ExecutionError
 from eqsat.model.maps import is_map
 from eqsat.model.read.dims import binding_hint, free_sizes
 from eqsat.model.read.given_sizes import Bound
+from eqsat.model.symbols import by_known_names
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key
@@ -62,7 +63,7 @@ def complete_inputs(
     if seed < 0:
         raise ExecutionError("a seed of 0 or more is required", place="seed", actual=repr(seed))
     complete = dict(given or {})
-    sizes = {name: size for name, size in (dims or {}).items() if isinstance(size, int)}
+    sizes = {name: size for name, size in by_known_names(dims or {}, model).items() if isinstance(size, int)}
     for value in _inputs(model):
         array = complete.get(value.name or "")
         if isinstance(array, np.ndarray) and value.shape is not None and len(value.shape) == array.ndim:

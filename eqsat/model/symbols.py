@@ -18,16 +18,19 @@ WRITTEN_SYMBOLS = "eqsat.symbols"
 """Metadata of a model in memory: as JSON, by symbol the name in the file, for those that have another one there."""
 _IN_EXPRESSIONS = re.compile(r"[A-Za-z_][\w.]*")
 """Names that can be part of an expression, so that it can be read again."""
+_HYPHENATED = re.compile(r"[A-Za-z_]\w*(-[A-Za-z_]\w*)+")
+"""A difference of symbols, or a name such as ``batch-size``."""
 
 
 def name_dims(model: ir.Model) -> None:
     """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
 
     Symbols that are not names (``batch size``, ``0``, ``D.0``) become names (``batch_size``); different symbols stay
-    different. A symbol without a letter or digit (``?``) means a dimension without a name, which need not equal others
-    that are written so.
+    different. ``batch-size`` is such a symbol too, unless ``batch`` or ``size`` occurs elsewhere. A symbol without a
+    letter or digit (``?``) means a dimension without a name, which need not equal others that are written so.
     """
-    written = {name for value in shaped_values(model) for d in value.shape or () for name in _written_names(d)}
+    whole = _hyphenated_names(model)
+    written = {name for value in shaped_values(model) for d in value.shape or () for name in _written_names(d, whole)}
     names = {name: name for name in written if name.isidentifier()}
     for name in sorted(written - set(names)):
         new = identifier(name)
@@ -58,10 +61,24 @@ def name_dims(model: ir.Model) -> None:
         value.shape = ir.Shape(dims)
 
 
-def _written_names(d: int | ir.SymbolicDim) -> Collection[str]:
-    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text."""
+def _hyphenated_names(model: ir.Model) -> set[str]:
+    """Dimensions with hyphens that are not differences."""
+    texts = {d.value for v in shaped_values(model) for d in v.shape or () if not isinstance(d, int) and d.value}
+    whole = {text for text in texts if _HYPHENATED.fullmatch(text)}
+    others = {name for text in texts - whole for name in _written_names(ir.SymbolicDim(text))}
+    return {text for text in whole if others.isdisjoint(text.split("-"))}
+
+
+def _written_names(d: int | ir.SymbolicDim, whole: Collection[str] = ()) -> Collection[str]:
+    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text.
+
+    Args:
+        whole: Texts that are not expressions.
+    """
     if isinstance(d, int) or d.value is None or not re.search(r"\w", d.value):
         return ()
+    if d.value in whole:
+        return (d.value,)
     try:
         return d.free_symbols() or (d.value,)
     except ValueError:
@@ -73,10 +90,11 @@ def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | 
     if isinstance(d, int):
         return d if d >= 0 else None
     text = d.value
-    for name in sorted(_written_names(d), key=len, reverse=True):
+    found = _written_names(d, names)
+    for name in sorted(found, key=len, reverse=True):
         if text is not None and names[name] != name:
             text = names[text] if text in names else re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.])", names[name], text)
-    return text if _written_names(d) else None
+    return text if found else None
 
 
 def identifier(text: str) -> str:

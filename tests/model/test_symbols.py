@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import eqsat
+from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.save import save
 from eqsat.model.symbols import WRITTEN_SYMBOLS, symbols
@@ -32,7 +33,14 @@ def _written(path: Path) -> list[str]:
     return [v.type.tensor_type.shape.dim[0].dim_param for v in (*graph.input, *graph.output)]
 
 
-PAIRS = [("a.0", "a_0"), ("a.0", "a:0"), ("batch size", "batch_size"), ("0", "dim_0"), ("N", "M")]
+PAIRS = [
+    ("batch-size", "num-boxes"),
+    ("a.0", "a_0"),
+    ("a.0", "a:0"),
+    ("batch size", "batch_size"),
+    ("0", "dim_0"),
+    ("N", "M"),
+]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -63,6 +71,21 @@ def test_either_name_binds_the_right_dimension(pair: tuple[str, str]) -> None:
             bound = load(model, dims={name: 7}).graph.inputs
             sizes = [v.shape[0] for v in bound if v.shape is not None]
             assert sizes[i] == 7 and not isinstance(sizes[1 - i], int)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_random_inputs_have_the_sizes_by_either_name(pair: tuple[str, str]) -> None:
+    model = _model(*pair)
+    for names in (pair, symbols(load(model))):
+        drawn = complete_inputs(load(model), dims={names[0]: 2, names[1]: 5})
+        assert drawn["x"].shape == (2, 4) and drawn["z"].shape == (5, 4)
+
+
+def test_differences_of_symbols_are_no_names() -> None:
+    model = _model("batch-size", "batch")
+    assert set(symbols(load(model))) == {"batch", "size"}
+    (first, second) = (v.shape for v in load(model, dims={"batch": 5, "size": 2}).graph.inputs)
+    assert first is not None and second is not None and (first[0], second[0]) == (3, 5)
 
 
 def test_ranges_by_the_names_of_the_file_in_c() -> None:
