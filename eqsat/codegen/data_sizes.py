@@ -94,7 +94,7 @@ class DataSizes:
             attributes = plain(call.attrs)
             made = resized_type(call.name, attributes, call.operands, call.types[0], self.sizes, self._nodes)
             return replace(call, types=[made])
-        if name == "Reshape" and isinstance(call.operand(1), Tensor):
+        if name == "Reshape" and self._is_open(call):
             return self._reshape(call)
         number = _DECIDING.get(name)
         deciding = None if number is None else call.operand(number)
@@ -102,9 +102,18 @@ class DataSizes:
             return call
         operands = list(call.operands)
         operands[number] = self.sizes.as_sizes(deciding, call.name, self._most(call))
+        if name == "Expand":
+            operands = self._expanded(call, operands)
         # What the model declares of the result is not compared with the data; what the operand says is.
         declared = [None] * len(call.types) if isinstance(deciding, Tensor) else call.types
         return replace(call, operands=operands, types=declared)
+
+    def _is_open(self, call: Call) -> bool:
+        """Whether data decides the shape of a Reshape, or the operand of one to a literal shape."""
+        x, shape = call.operands
+        if isinstance(shape, Tensor):
+            return True
+        return isinstance(x, Tensor) and self.sizes.decide(x) and shape is not None and not is_sizes(shape)
 
     def _most(self, call: Call) -> list[int] | None:
         """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
@@ -227,19 +236,34 @@ class DataSizes:
         if not any(x is not None and any_free(x.shape) for x in call.operands):
             return call
 
-        def fitted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-            view = Tensor(f"{x.name}_fitted", x.dtype, shape)
-            self._nodes.append(Node(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
-            return view
-
         def common(sizes: Sequence[int], repeats: bool) -> int:
             return self._common(call, sizes, repeats)
 
-        operands = agreeing(call.op, call.attrs, call.operands, common, fitted)
+        operands = agreeing(call.op, call.attrs, call.operands, common, self._fitted)
         if all(a is b for a, b in zip(operands, call.operands, strict=True)):
             return call
         # Types of the model have the greater one of two sizes.
         return replace(call, operands=operands, types=[None] * len(call.types))
+
+    def _expanded(self, call: Call, operands: Results) -> Results:
+        """The operands of an Expand, with one size where data decides that of an axis and that which it gets."""
+        x, shape = operands
+        if not isinstance(x, Tensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
+            return operands
+        sizes, wanted = list(x.shape), elements(shape)
+        for back in range(1, min(len(sizes), len(wanted)) + 1):
+            n, m = sizes[-back], wanted[-back]
+            if n != m and 1 not in (n, m):
+                sizes[-back] = wanted[-back] = self._common(call, [n, m], repeats=True)
+        return [self._fitted(x, tuple(sizes)), _array(wanted)]
+
+    def _fitted(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """A view in which axes of one element repeat."""
+        if shape == x.shape:
+            return x
+        view = Tensor(f"{x.name}_fitted", x.dtype, shape)
+        self._nodes.append(Node(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
+        return view
 
     def _common(self, call: Call, sizes: Sequence[int], repeats: bool) -> int:
         """The size that several sizes are at run time, compared by the program."""
@@ -248,7 +272,7 @@ class DataSizes:
             given = self.sizes.written(f"{call.name}_sizes", _array(sizes))
             common = Tensor(f"{call.name}_common", _INT64, (1,))
             self._made("CommonSize", call, {"repeats": repeats}, [given], [common])
-            known = [n for n in sizes if not is_free(n) and n != 1]
+            known = [n for n in sizes if not is_free(n) and not (repeats and n == 1)]
             if known:
                 self.sizes.reading(common, known[:1], self._nodes)
                 self._agreed[key] = known[0]
@@ -277,7 +301,7 @@ class DataSizes:
             )
             up = limit[1] - start[0] if delta[1] > 0 else 0
             down = start[1] - limit[0] if delta[0] < 0 else 0
-            most = max(up, down, 0)
+            most = min(max(up, down, 0), self.sizes.allowed(declared))
             (size,) = elements(self.sizes.read(count, call.name, [(0, most)]))
         return replace(call, types=[TensorType(dtype.dtype, (as_dim(size),))])
 
@@ -286,10 +310,13 @@ class DataSizes:
         delta = call.operands[2]
         if not isinstance(delta, np.ndarray) or delta.dtype != np.int64 or int(delta.reshape(-1)[0]) < 1:
             return None
+        begin, end = call.operand(0), call.operand(1)
+        assert begin is not None and end is not None
+        step = int(delta.reshape(-1)[0])
         try:
-            given = [self.sizes.as_sizes(x, call.name, signed=True) for x in call.operands[:2] if x is not None]
-            (start,), (limit,) = map(elements, given)
-            step = int(delta.reshape(-1)[0])
+            (start,) = elements(self.sizes.as_sizes(begin, call.name, signed=True))
+            most = min(bounds(start)[1] + step * self.sizes.allowed(call.types[0]), LARGEST)
+            (limit,) = elements(self.sizes.as_sizes(end, call.name, [most], signed=True))
             return (largest(limit - start, 0) + step - 1) // step
         except (Unbounded, Undecided):
             return None
@@ -297,7 +324,7 @@ class DataSizes:
     def _reshape(self, call: Call) -> Results | Call:
         """A reshape to sizes that have the operand's number of elements, or to a shape that a kernel checks."""
         x, shape = call.operands
-        assert x is not None and isinstance(shape, Tensor)
+        assert x is not None and shape is not None
         total = math.prod(x.shape)
         try:
             operands: Results = [x, self.sizes.as_sizes(shape, call.name)]
@@ -311,13 +338,27 @@ class DataSizes:
         kept = [n if keeps else None for n in x.shape[:count]]
         form = {"total": total, "kept": (*kept, *[None] * (count - len(kept)))}
         sizes = Tensor(f"{call.name}_sizes", _INT64, (count,))
-        self._made("ReshapeSizes", call, form, [shape], [sizes])
-        # Where there are no elements, the other sizes may be anything.
-        ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
-        found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
+        if isinstance(shape, Tensor):
+            self._made("ReshapeSizes", call, form, [shape], [sizes])
+            # Where there are no elements, the other sizes may be anything.
+            ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
+            found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
+        elif not count:
+            found = []
+            self._common(call, [total, 1], repeats=False)
+        else:
+            self._made("ReshapeSizes", call, form, [self.sizes.written(f"{call.name}_shape", shape)], [sizes])
+            found = self._said(call, [*map(int, shape)], x.shape if keeps else (), greatest(total))
+            self.sizes.reading(sizes, found, self._nodes)
         y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
         self._made("Reshape", call, {}, [in_memory(call, x, self._nodes)], [y])
         return [y]
+
+    def _said(self, call: Call, shape: Sequence[int], kept: Sequence[int], total: int) -> list[int]:
+        """The sizes of a literal shape; the program finds the one that follows from the others, and those it keeps."""
+        rest = total // max(math.prod(n for n in shape if n > 0), 1)
+        most = [n if n > 0 else greatest(kept[i]) if n == 0 and kept else rest for i, n in enumerate(shape)]
+        return [n if n > 0 else self.sizes.size(call.name, (0, limit)) for n, limit in zip(shape, most, strict=True)]
 
     def _slice(self, call: Call) -> Results | Call:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""

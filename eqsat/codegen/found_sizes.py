@@ -48,14 +48,16 @@ _CAST = OpKey("", "Cast")
 
 @dataclass(frozen=True)
 class Limits:
-    """What the caller says of sizes that data decides.
+    """What is known of sizes that data decides before the program is.
 
     Attributes:
-        most: Their greatest values, by name.
-        used: Names of those that there are.
+        most: The greatest values that the caller gives, by name.
+        required: The greatest values that operators of the model allow, by the symbol in its types.
+        used: Names of those that the caller gives and that there are.
     """
 
     most: Mapping[str, int] = field(default_factory=dict)
+    required: Mapping[str, int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
 
@@ -83,7 +85,7 @@ class FoundSizes:
         free: Receives their ranges, by name.
         nodes: Receives the nodes that find them.
         taken: Names that symbols of the model have.
-        limits: What the caller says of them.
+        limits: What is known of them.
     """
 
     def __init__(self, free: dict[str, FreeSize], nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
@@ -103,6 +105,11 @@ class FoundSizes:
         for result in results[:1]:
             if isinstance(result, Tensor) and result.dtype != ir.DataType.FLOAT:
                 self.ranges.origins[result] = Origin(op, attributes, list(operands))
+
+    def allowed(self, declared: TensorType | None) -> int:
+        """The greatest size of a vector, by what operators allow the symbol in its type."""
+        size = declared.shape[0] if declared is not None and declared.shape else None
+        return self._limits.required.get(size, LARGEST) if isinstance(size, str) else LARGEST
 
     def remembered(self) -> dict[Tensor, np.ndarray]:
         """The sizes that tensors hold, as they are known now."""
@@ -137,6 +144,8 @@ class FoundSizes:
         if operand not in self._sizes:
             followed = self._followed(operand, name)
             if followed is not None and not signed and any(bounds(n)[0] < 0 for n in elements(followed)):
+                highest = [bounds(n)[1] for n in elements(followed)]
+                most = highest if most is None else [min(pair) for pair in zip(highest, most, strict=True)]
                 followed = None
             self._sizes[operand] = self._read(operand, name, most, signed) if followed is None else followed
         return self._sizes[operand]

@@ -21,6 +21,7 @@ from eqsat.codegen.planned import Choices, choose, plan_program
 from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
+from eqsat.model.inference.allowed_sizes import allowed_sizes
 from eqsat.model.load import load
 from eqsat.model.read.dims import following_option, free_sizes
 from eqsat.model.read.given_sizes import Size, split
@@ -80,8 +81,9 @@ def generate(
     model = without_parts(model)
     known = simplified(settled(load(model, dims=bound) if bound else model))
     known, ranges = _in_terms_of_others(known, by_known_names(ranges, known))
-    limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
-    sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
+    said = {name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most}
+    sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in said})
+    limits = Limits(said, allowed_sizes(known, sizes))
     choices = Choices(
         load_host(GENERATED if host is None else host),
         select,

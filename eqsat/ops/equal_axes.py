@@ -212,3 +212,13 @@ def columns(node: Operands) -> Iterator[Together]:
     k = node.attr("K")
     if isinstance(k, int):
         yield from _equal(node, (0, -1), size=k)
+
+
+def expanded(node: Operands) -> Iterator[Together]:
+    """Axes that are as long as the shape says, or of one element."""
+    rank, shape = node.rank(0), node.value(1)
+    if rank is None or shape is None:
+        return
+    for back in range(1, min(rank, len(shape)) + 1):
+        if (size := int(shape[-back])) != 1:
+            yield Together(((0, rank - back),), repeats=True, size=size)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,8 @@ class ReferenceNode:
                 self._typed = True
                 key = tuple([_signature(x) for x in inputs])
             self._instances[key] = instance
-        results = instance.run(*inputs, context={}) if instance.need_context() else instance.run(*inputs)
+        with _quiet() if any(isinstance(x, np.ndarray) and not x.size for x in inputs) else nullcontext():
+            results = instance.run(*inputs, context={}) if instance.need_context() else instance.run(*inputs)
         return tuple([_with_objects(x) for x in results])
 
     def _with_graphs(self, inputs: Sequence[Any], captured: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -88,6 +91,14 @@ class ReferenceNode:
             onnx.helper.make_model(graph, opset_imports=self._opsets),
             new_ops=[Loop, NonMaxSuppression, Scan],
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of numpy that no error state turns off, such as of the mean of no elements."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 class _Metered:

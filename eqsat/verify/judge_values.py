@@ -138,7 +138,8 @@ def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.where(left == right, 0.0, np.inf)
     if left.dtype.kind in "iu" and left.dtype.itemsize == 8:
         larger, smaller = np.maximum(left, right).astype(np.uint64), np.minimum(left, right).astype(np.uint64)
-        return (larger - smaller).astype(np.float64)
+        with np.errstate(over="ignore"):  # It wraps around to what it is; scalars would warn.
+            return np.asarray(larger - smaller).astype(np.float64)
     wide = np.complex128 if left.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         x, y = left.astype(wide), right.astype(wide)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import eqsat
+from eqsat.ops.reference import ReferenceNode
+from eqsat.schema.types import OpKey
 
 FEATURES = 4
 
@@ -51,3 +55,12 @@ def test_probabilities_of_a_support_vector_classifier(classes: int, kernel: str)
     found = eqsat.run(model, {"x": x})
     np.testing.assert_allclose(found["probability"], probability, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found["label"], label)
+
+
+def test_no_elements_cause_no_warning() -> None:
+    node = ReferenceNode(OpKey("", "InstanceNormalization"), 22, [helper.make_attribute("epsilon", 1e-5)], 1)
+    scale = np.ones(2, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (made,) = node([np.zeros((1, 2, 0), np.float32), scale, scale])
+    assert made.shape == (1, 2, 0)

@@ -55,7 +55,7 @@ def _collected(model: ir.Model) -> tuple[Requirement, ...]:
         model = model.clone()
         inline_calls(model)
         annotate(model)
-    found = dict.fromkeys(_of_graph(model.graph, free))
+    found = dict.fromkeys(of_graph(model.graph, free))
     for _ in range(_MOST_ROUNDS):
         known = {name: size.text for name, size in solved(tuple(found), free).items()}
         if not known or all(map(_is_known, _results(model.graph))):
@@ -67,7 +67,7 @@ def _collected(model: ir.Model) -> tuple[Requirement, ...]:
         except EqsatError:
             break  # Branches that exclude each other may require different sizes.
         before = len(found)
-        found.update(dict.fromkeys(_of_graph(model.graph, free)))
+        found.update(dict.fromkeys(of_graph(model.graph, free)))
         if len(found) == before:
             break
     return tuple(found)
@@ -81,7 +81,7 @@ def _is_known(value: ir.Value) -> bool:
     return value.shape is not None and all(isinstance(d, int) or d.value is not None for d in value.shape)
 
 
-def _of_graph(graph: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
+def of_graph(graph: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
     """Those of a graph and of the branches in it.
 
     Args:
@@ -122,7 +122,7 @@ def _of_branches(node: ir.Node, around: ir.Graph, free: FreeSizes) -> Iterator[R
             not _is_known(value) or not ir.Shape(value.shape or ()).is_static() for value in captured_values(branch)
         ):
             try:
-                found.append(list(_of_graph(_as_graph(branch, around), free)))
+                found.append(list(of_graph(_as_graph(branch, around), free)))
                 continue
             except EqsatError:
                 pass  # Executed, it fails: it says nothing of the other one.

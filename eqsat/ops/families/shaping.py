@@ -188,7 +188,7 @@ declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES,
     magnitude=OF_FIRST)
 declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
     checks=(movement.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same,
-    magnitude=OF_FIRST)
+    magnitude=OF_FIRST, together=equal_axes.expanded)
 declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
     checks=(movement.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
     quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
