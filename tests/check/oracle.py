@@ -107,6 +107,8 @@ def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
     if op == OpKey("", "Where") and any(_has_negative_zero(x) for x in inputs[1:]):
         # ONNX Runtime adds a zero to what is chosen.
         raise Unsupported("a negative zero, which ONNX Runtime makes positive")
+    if op.name in ("Elu", "Selu", "Celu") and first is not None and ((first > -1e-5) & (first < 0)).any():
+        raise Unsupported("numbers below zero so small that ONNX Runtime's exp(x) - 1 has no correct digit")
     if op.name == "QLinearSoftmax" and first is not None and not first.size:
         raise Unsupported("an empty tensor, for which ONNX Runtime gives nothing")
     if op.name == "PRelu" and first is not None and not first.size:

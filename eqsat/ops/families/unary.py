@@ -85,7 +85,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 # fmt: off
 declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES | FIXED)
 declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY | FIXED)
-declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED)
+declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED, sampling=sample.infinite)
 declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA, magnitude=ORDINARY)
 declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS | SIZES | FIXED | EXACT, quantization=DATA,
     scale=scales.of_operand, bounds=bounds.same, over_reals=reals.absolute, magnitude=OF_FIRST)

@@ -103,7 +103,10 @@ def rotary(node: Node) -> None:
         if heads < 1 or width % (2 * heads):
             raise Rejected("no heads")
         size = width // heads
-    half = size // 2
+    # Beside the features that turn there may be others, which stay as they are.
+    turned = 2 * chance.number(1, size // 2) if not microsoft and chance.happens(0.3) else 0
+    turned = turned if microsoft else node.attr("rotary_embedding_dim", turned)
+    half = (turned or size) // 2
     if node.has(places):
         limit = steps + chance.number(0, 2)
         for table in tables:

@@ -69,6 +69,12 @@ def reciprocal(node: Node) -> None:
     node.draw(0, node.shape, fill="nonzero")
 
 
+def infinite(node: Node) -> None:
+    for name in ("detect_negative", "detect_positive"):
+        node.attr(name, int(node.chance.happens(0.8)))
+    node.draw(0, node.shape)
+
+
 def clip(node: Node) -> None:
     """Bounds are scalars, mostly in order."""
     node.draw(0, node.shape)

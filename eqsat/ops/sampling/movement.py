@@ -338,6 +338,7 @@ def scatter_nd(node: Node) -> None:
         every = np.moveaxis(np.indices(shape[:depth]), 0, -1).reshape(-1, depth)
         places = chance.rng.permutation(every)[: chance.number(1, len(every))]
         places = np.where(chance.rng.random(places.shape) < 0.2, places - np.asarray(shape[:depth]), places)
+    node.attr("reduction", "none" if chance.happens(0.7) else chance.one_of(("add", "mul", "min", "max")))
     node.draw(1, places.shape, values=places.astype(np.int64), dtype=_INT64)
     node.draw(2, (*places.shape[:-1], *shape[depth:]), dtype=node.dtype(0))
 

@@ -15,11 +15,15 @@ from eqsat.schema.opset import MICROSOFT
 def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
     chance = node.chance
     own: Shape = ()
-    if shape and chance.happens(0.3):
+    if shape and chance.happens(0.4):
         axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
         if not -len(shape) <= axis < len(shape):
             raise Rejected("no such axis")
         own = (shape[axis],)
+        blocks = node.op.domain != MICROSOFT and shape[axis] % 2 == 0 and chance.happens(0.25)
+        if blocks and node.attr("block_size", 2) == 2:
+            at = axis % len(shape)
+            own = (*shape[:at], shape[at] // 2, *shape[at + 1 :])
     found = node.draw(scale, own, fill="scale")
     if node.has(zero):
         node.draw(zero, found, dtype=dtype)

@@ -22,6 +22,11 @@ def recurrent(node: Node) -> None:
         node.attr("linear_before_reset", int(chance.happens(0.5)))
     if chance.happens(0.15):
         node.attr("clip", chance.one_of((0.5, 1.0)))
+    if chance.happens(0.15):
+        functions = {"RNN": 1, "GRU": 2, "LSTM": 3}[node.op.name] * ways
+        node.attr("activations", tuple(chance.one_of(("Tanh", "Relu", "Sigmoid")) for _ in range(functions)))
+    if node.op.name == "LSTM" and chance.happens(0.15):
+        node.attr("input_forget", 1)
     if hidden < 1:
         raise Rejected("no state")
     shape = node.known(0)

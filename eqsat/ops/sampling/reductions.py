@@ -41,6 +41,7 @@ def arg(node: Node) -> None:
         raise Rejected("a scalar")
     node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
     node.attr("keepdims", int(node.chance.happens(0.5)))
+    node.attr("select_last_index", int(node.chance.happens(0.3)))
 
 
 def along(node: Node) -> None:
@@ -49,6 +50,8 @@ def along(node: Node) -> None:
         raise Rejected("a scalar")
     if node.chance.happens(0.8):
         node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
+    if node.op.name == "LpNormalization":
+        node.attr("p", node.chance.number(1, 2))
 
 
 def cumulative(node: Node) -> None:

@@ -23,7 +23,9 @@ def resize(node: Node) -> None:
         raise Rejected("either factors or sizes")
     if node.has(1):
         node.draw(1, (2 * len(shape),), values=np.tile([0.0, 1.0], len(shape)), dtype=ir.DataType.FLOAT)
-    factors = [1.0 if i < 2 and chance.happens(0.7) else chance.one_of((0.5, 1.0, 2.0, 3.0)) for i in range(len(shape))]
+    # 1.25 keeps the size of up to three elements, and moves them nevertheless.
+    some = (0.5, 1.0, 1.25, 2.0, 3.0)
+    factors = [1.0 if i < 2 and chance.happens(0.7) else chance.one_of(some) for i in range(len(shape))]
     sizes = [max(int(d * f), 1) for d, f in zip(shape, factors, strict=True)]
     if node.has(2):
         node.draw(2, (len(shape),), values=np.asarray(factors, np.float32), dtype=ir.DataType.FLOAT)

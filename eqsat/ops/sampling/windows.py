@@ -148,6 +148,8 @@ def pool(node: Node) -> None:
     node.attr("kernel_shape", window.kernel)
     if node.op.name == "AveragePool":
         node.attr("count_include_pad", int(chance.happens(0.4)))
+    elif node.op.name == "LpPool":
+        node.attr("p", chance.number(1, 3))
     if not window.auto and chance.happens(0.2):
         node.attr("ceil_mode", 1)
     out = wish[2:] if wish else tuple(chance.number(1, 4) for _ in range(n))
@@ -157,6 +159,8 @@ def pool(node: Node) -> None:
 
 def global_pool(node: Node) -> None:
     n = _spatial(node)
+    if node.op.name == "GlobalLpPool":
+        node.attr("p", node.chance.number(1, 3))
     wish = _wished(node, n)
     first = wish[:2] if wish else (node.chance.number(1, 2), node.chance.number(1, 4))
     node.draw(0, (*first, *(node.chance.number(1, 4) for _ in range(n))))
