@@ -145,13 +145,14 @@ class Attempt:
             shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides, of_size=request.of_size)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
-        if wished and values is not None:
-            values = wishes.contents(name, values, self.env, chance, self.sides)
+        asked = wished and (values is not None or matters)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
             pool = self.drawing.pool
             mentioned = pool.mentioned if self.drawing.pointed else None
             values = instance_data.array(chance, shape, dtype, request.fill, mood, mentioned, pool.reached)
+        if asked:
+            values = wishes.contents(name, np.asarray(values), self.env, chance, self.sides)
         found = np.asarray(values, dtype.numpy())
         if name in demands.bounds and dtype.is_floating_point() and chance.happens(0.6):
             found = instance_data.hiding(chance, found, dtype)
@@ -241,6 +242,8 @@ class Attempt:
         op = pattern.ops[0]
         args = self._args(pattern)
         required = self._required(pattern)
+        if dtype is None and pattern.bind is not None and len(self.drawing.required.get(pattern.bind, ())) == 1:
+            (dtype,) = self.drawing.required[pattern.bind]
         if dtype is not None:
             shape = self._wished(pattern, dtype, shape)
             self._foresee(pattern, dtype, shape)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from eqsat.check.instance import Instance
 from eqsat.check.instance_data import Pool, dtypes_of
 from eqsat.check.wishes import Wishes
 from eqsat.egraph.signature import const_names, template_expressions
-from eqsat.rules.ast import Match, Name, Number, Pattern, Rule, Sequence
+from eqsat.rules.ast import Condition, Match, Name, Number, Pattern, Rule, Sequence
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause
+from eqsat.rules.tensor_types import required_types
 from eqsat.rules.tree import walk
+from eqsat.schema.opset import dtypes
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Drawing:
             shapes and contents that its conditions ask for; otherwise only by chance.
         dtypes: Element types of its values, by how often they are drawn.
         wishes: What the conditions ask of the leaves.
+        required: Element types that the conditions require, by the name of a tensor or a node.
         rank: That some tensor has at least, by an axis or a permutation that the pattern requires; 0 where none is.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
@@ -55,6 +60,7 @@ class Drawing:
         self.conditions = [c for c in rule.where if not const_names(c)]
         self.pointed = pointed
         self.wishes = Wishes(self.conditions if pointed else ())
+        self.required = _required(self.conditions) if pointed else {}
         self.learned: dict[str, list[Any]] = {}
         self._in_conditions = {n.name for c in self.conditions for n in walk(c.expr) if isinstance(n, Name)}
         self.outputs: dict[Any, int] = {}
@@ -85,6 +91,16 @@ class Drawing:
             self.outputs[pattern.node] = max(self.outputs.get(pattern.node, 0), pattern.output + 1)
             for arg in pattern.args:
                 self._count(arg)
+
+
+def _required(conditions: Iterable[Condition]) -> dict[str, frozenset[ir.DataType]]:
+    found: dict[str, frozenset[ir.DataType]] = {}
+    for condition in conditions:
+        for name, types in required_types(condition.expr):
+            if isinstance(types, frozenset):
+                kinds = frozenset(dtypes(types))
+                found[name.name] = found.get(name.name, kinds) & kinds
+    return found
 
 
 def _least_rank(pattern: Match) -> int:

@@ -170,6 +170,9 @@ class PatternNode:
             allowed = sorted(dtypes(formal.types), key=int)
         if not allowed:
             raise Rejected(f"{self.op} takes no tensor")
+        arg = self._args[i]
+        if isinstance(arg, Name) and (required := self._attempt.drawing.required.get(arg.name)):
+            allowed = [d for d in allowed if d in required] or allowed
         if self._attempt.main in allowed:
             return self._attempt.main
         usual = self._attempt.drawing.dtypes

@@ -17,8 +17,23 @@ import onnx_ir as ir
 from eqsat.check.solved import solved
 from eqsat.errors import EqsatError
 from eqsat.ops.sampling.chance import LARGEST, Chance, Shape
-from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Match, Member, Name, Sequence, Slice, Unary
+from eqsat.rules.ast import (
+    Apply,
+    Binary,
+    Compare,
+    Comprehension,
+    Condition,
+    Expr,
+    Index,
+    Match,
+    Member,
+    Name,
+    Sequence,
+    Slice,
+    Unary,
+)
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
+from eqsat.rules.tree import walk
 from eqsat.schema.types import TensorType
 
 Kind = Literal["rank", "shape", "size", "value", "attribute", "length", "type"]
@@ -197,8 +212,8 @@ class Wishes:
             self._alternatives += 1
             yield from self._found(expr.left, (*where, (number, False)))
             yield from self._found(expr.right, (*where, (number, True)))
-        elif isinstance(expr, Compare):
-            for name, wish in _compared(expr):
+        elif (compared := expr if isinstance(expr, Compare) else _of_each(expr)) is not None:
+            for name, wish in _compared(compared):
                 yield name, replace(wish, where=where)
 
 
@@ -217,6 +232,21 @@ def _compared(expr: Compare) -> Iterator[tuple[str, _Wish]]:
         elif relation == "in" and isinstance(right, Sequence) and right.items:
             yield from _of_pair(left, "in", right)
         left = right
+
+
+def _of_each(expr: Expr) -> Compare | None:
+    """``x.value == 0``, which ``all([v == 0 for v in x.value])`` says as well; None for any other expression."""
+    if not (isinstance(expr, Apply) and expr.function == "all" and len(expr.args) == 1):
+        return None
+    (each,) = expr.args
+    if not (isinstance(each, Comprehension) and each.condition is None and isinstance(each.item, Compare)):
+        return None
+    first, rest = each.item.first, each.item.rest
+    known = not any(isinstance(part, Name) and part.name == each.variable for _, term in rest for part in walk(term))
+    is_of_contents = isinstance(each.source, Member) and each.source.name == "value"
+    if known and is_of_contents and isinstance(first, Name) and first.name == each.variable:
+        return replace(each.item, first=each.source)
+    return None
 
 
 def _is_absence(expr: Expr) -> bool:

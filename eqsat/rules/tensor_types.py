@@ -57,7 +57,7 @@ def impossible(clauses: Sequence[Clause], conditions: Sequence[ast.Expr]) -> tup
     Returns:
         Its place, and what is true there; None if some pattern can have the types that the conditions require.
     """
-    required = [pair for condition in conditions for pair in _required(condition)]
+    required = [pair for condition in conditions for pair in required_types(condition)]
     first: tuple[ast.Place, str] | None = None
     for clause in clauses if required else ():
         checker = _Checker(clause, _Silent())
@@ -93,7 +93,7 @@ def possible_types(
         for number, root in enumerate(roots):
             if root is not None:
                 checker.by_name[f".{number}"] = root
-        for term, wanted in (pair for expr in conditions for pair in _required(expr)):
+        for term, wanted in (pair for expr in conditions for pair in required_types(expr)):
             checker.require(term, wanted)
     except EqsatError:
         return None
@@ -149,14 +149,14 @@ def never_held(op: OpKey, conditions: Sequence[ast.Condition]) -> tuple[ast.Plac
     formals = {p.name: p for p in (*signature.inputs, *signature.outputs)}
     formals |= {"x": signature.inputs[0]} if signature.inputs else {}
     formals |= {"y": signature.outputs[0]} if signature.outputs else {}
-    for name, wanted in (pair for condition in conditions for pair in _required(condition.expr)):
+    for name, wanted in (pair for condition in conditions for pair in required_types(condition.expr)):
         had = formals[name.name].types if name.name in formals else frozenset()
         if had and isinstance(wanted, frozenset) and not had & wanted:
             return name.place, f"ONNX has no `{op}` whose `{name.name}` is {_listed(wanted)}"
     return None
 
 
-def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
+def required_types(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
     """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
     for part in conjuncts(expr):
         if isinstance(part, ast.Binary) and part.op == "or":
@@ -177,8 +177,8 @@ def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.N
 
 def _required_by_either(left: ast.Expr, right: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str]]]:
     """Names that both conditions restrict: one of them holds."""
-    others = list(_required(right))
-    for name, types in _required(left):
+    others = list(required_types(right))
+    for name, types in required_types(left):
         for other, more in others:
             if name.name == other.name and isinstance(types, frozenset) and isinstance(more, frozenset):
                 yield name, types | more

@@ -99,8 +99,19 @@ def test_a_pattern_that_nothing_matches_is_noted(
     assert "`c` may never match: no instance of its pattern was found" in capsys.readouterr().err
 
 
-def test_a_pattern_that_something_matches_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pattern = "Relu(c: Conv(x, w, b?, group=g))\n        where g == x.shape[1], c.pads == [1, 1, 1, 1], x.rank == 4"
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "Relu(c: Conv(x, w, b?, group=g))\n        where g == x.shape[1], c.pads == [1, 1, 1, 1], x.rank == 4",
+        "c: QLinearConv(x, sx, zx, w, sw, zw, sy, zy, b)\n        where x.dtype == uint8 and c.dtype == uint8,"
+        " w.dtype == int8, x.rank == 4, x.shape[0] == 1, all([z == 0 for z in zw.value]), sw.size == w.shape[0],"
+        " c.group == 1, c.dilations == [1, 1], w.shape[2] == w.shape[3], c.strides[0] == c.strides[1],"
+        " min(c.pads) == max(c.pads)",
+    ],
+)
+def test_a_pattern_that_something_matches_is_not(
+    pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["targets", "check", str(_target(tmp_path, f"    composite c : exact\n        {pattern}\n"))]) == 0
     assert "may never match" not in capsys.readouterr().err
 
