@@ -29,7 +29,8 @@ from eqsat.rules.ast import (
 from eqsat.rules.expand import Clause, expand, needed
 from eqsat.schema.types import OpKey
 
-_GATHERED = [[g.op] for g in GATHERINGS]
+_PASSED = frozenset(op for g in GATHERINGS for op in (g.op, *g.readers))
+"""Operators past which constants move."""
 
 
 @dataclass
@@ -82,12 +83,14 @@ class CompiledClause:
 
     @property
     def gathers(self) -> bool:
-        """Whether it moves constants one step, or drops one that has no effect: until then ``x * 1`` has the class of x
-        as an operand, and constants would move past the 1 without end. See :mod:`eqsat.egraph.free_constants`.
+        """Whether it moves constants one step, or drops one that has no effect: until then ``x * 1`` and ``x / 1`` have
+        the class of x as an operand, and constants would move past the 1 without end. See
+        :mod:`eqsat.egraph.free_constants`.
         """
         if self.layout is None:
             return False
-        drops = not self.layout.steps and [s.constructor.op for s in self.query.sites] in _GATHERED
+        operators = [s.constructor.op for s in self.query.sites]
+        drops = not self.layout.steps and len(operators) == 1 and operators[0] in _PASSED
         return drops or any(c.kind in ("free_term", "free_factor") for c in self.columns)
 
     @property

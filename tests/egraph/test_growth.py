@@ -137,6 +137,27 @@ def test_neutral_constants_do_not_multiply() -> None:
     assert saturation.enodes < 40
 
 
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ("u = Mul(x, b) v = Div(u, one) y = Sub(v, one)", 20),  # Coordinates of one of 2 pixels, from 0 to 1.
+        ("u = Mul(x, b) v = Div(u, one) w = Div(v, one) z = Mul(w, x) y = Add(z, one)", 30),
+        ("u = Add(x, b) v = Sub(u, zero) w = Mul(v, x) y = Add(w, one)", 30),
+    ],
+)
+def test_neutral_divisors_and_subtrahends_do_not_multiply(body: str, most: int) -> None:
+    """The same of `x / 1` and `x - 0`: the search would do nothing else until its limit."""
+    model = f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[2, 3] x) => (float[2, 3] y) <float one = {{1.0}}, float b = {{2.0}}, float zero = {{0.0}}> {{ {body} }}"""
+    result = eqsat.optimize(model)
+    saturation = result.summary.saturation
+    assert saturation is not None
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < most
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_allclose(result.run({"x": x})["y"], eqsat.run(model, {"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
 def test_large_biases_of_zeros_do_not_multiply() -> None:
     """A sum is an operand of itself after zeros are left out: zeros plus zeros must not be another constant."""
     q, k = eqsat.input("q", (4, 3, 49, 8)), eqsat.input("k", (4, 3, 8, 49))
