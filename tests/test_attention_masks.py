@@ -186,6 +186,42 @@ def test_biases_and_choices_are_fused(mask: str, guard: str, tmp_path: Path) -> 
     assert "Attention" in check(mask, guard, "cpu", tmp_path)
 
 
+@pytest.mark.parametrize("length", [16, 80])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "scored = Add(s, mask)",
+        "scored = Where(kept, s, infinite)",
+        "hidden = Not(kept) scored = Where(hidden, infinite, s)",
+    ],
+)
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_constant_masks_of_any_size_are_fused(written: str, length: int, is_empty: bool, tmp_path: Path) -> None:
+    """Causal masks of decoders that were exported with a fixed length, also with a row that hides all keys."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, {length}, 8] q, float[1, 2, 8, {length}] k, float[1, 2, {length}, 8] v)
+        => (float[1, 2, {length}, 8] y) {{
+        s = MatMul(q, k)  {written}  p = Softmax<axis = 3>(scored)  y = MatMul(p, v) }}""")
+    kept = np.tril(np.ones((1, 1, length, length), bool))
+    kept[..., 3, :] &= not is_empty
+    constants = {"kept": kept, "mask": np.where(kept, 0, -np.inf), "infinite": np.asarray(-np.inf)}
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(v if v.dtype == bool else v.astype(np.float32), n) for n, v in constants.items()
+    )
+    result = eqsat.optimize(model)
+    assert [node.op_type for node in result.model.graph if node.op_type not in ("Transpose", "Constant")] == [
+        "Attention"
+    ]
+    result.save(tmp_path / "out.onnx")
+    shapes = {"q": (1, 2, length, 8), "k": (1, 2, 8, length), "v": (1, 2, length, 8)}
+    feed = {n: RNG.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    wanted = run(model.SerializeToString(), feed)
+    assert np.isnan(wanted).any() == is_empty
+    saved = run((tmp_path / "out.onnx").read_bytes(), feed)
+    for found in (saved, result.run(feed)["y"], result.run(feed, backend="c")["y"]):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("hidden", ["lowest", "-inf"])
 def test_constant_masks(dtype: type[np.floating], hidden: str, tmp_path: Path) -> None:

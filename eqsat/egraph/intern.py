@@ -177,7 +177,7 @@ class Tables:
         if kind is not None and kind.dtype not in FLOATS:
             return False
         bounds = self.bounds(numbers)
-        return bounds is not None and bounds.most == math.inf
+        return bounds is not None and (bounds.endless or bounds.most == math.inf)
 
     def bounds(self, numbers: Numbers) -> Bounds | None:
         """The bounds of a constant expression, None for an absent operand."""

@@ -81,7 +81,7 @@ class MadeConstants:
             except EqsatError:
                 found = None
             self._known[index] = UNKNOWN if found is None else found
-            if self._passes_on_infinities(step):
+            if self._passes_on_infinities(step, attrs, wide):
                 self._passing.add(index)
             if found is not None and self._folds(step, found):
                 self._folded.add(index)
@@ -90,10 +90,16 @@ class MadeConstants:
         types = [None if o is None else self._type(o) for o in step.operands]
         self._known[index] = operator_bounds(op, attrs, bounds, types)
 
-    def _passes_on_infinities(self, step: BuildStep) -> bool:
-        """Whether infinite results of an operator are elements of matched constants and literals."""
-        if requires_finite(step.constructor.op):
-            return False
+    def _passes_on_infinities(self, step: BuildStep, attrs: Attrs, operands: Sequence[Wide | None]) -> bool:
+        """Whether infinite results of an operator come from elements of matched constants and literals."""
+        op = step.constructor.op
+        if requires_finite(op):
+            if all(o is None or _is_finite(o) for o in operands):
+                return False
+            types = [None if o is None else self._type(o) for o in step.operands]
+            bounds = operator_bounds(op, attrs, [None if o is None else bounds_of_wide(o) for o in operands], types)
+            if bounds == UNKNOWN:
+                return False
         passing = self._unlimited | self._passing
         made = [o.step for o in step.operands if o is not None and o.variable is None]
         return all(i in passing or _is_finite(self._known.get(i)) for i in made if i is not None)
@@ -157,8 +163,8 @@ class MadeConstants:
         if index is None or known is None or index in self._unlimited or index in self._moved:
             return
         if isinstance(known, Wide):
-            finite = _without_infinities(known) if index in self._passing else known
-            problem = misfit(finite, contracted=contracted)
+            limited = _with_finite_elements(known) if index in self._passing else known
+            problem = misfit(limited, contracted=contracted)
         else:
             kind = self._types[index][operand.output]
             problem = "" if kind is None else misfit_of_bounds(known, kind.dtype, contracted=contracted)
@@ -185,12 +191,12 @@ def _is_finite(known: Wide | Bounds | None) -> bool:
     return isinstance(known, Wide) and bool(np.isfinite(known.values).all())
 
 
-def _without_infinities(known: Wide) -> Wide:
-    """The same constant with zeros in place of infinite elements."""
+def _with_finite_elements(known: Wide) -> Wide:
+    """The same constant with zeros in place of the elements that are infinite or no number."""
     if known.scale is None:
         return known
-    infinite = np.isinf(known.values)
-    return replace(known, values=np.where(infinite, 0, known.values), scale=np.where(infinite, 0, known.scale))
+    finite = np.isfinite(known.values)
+    return replace(known, values=np.where(finite, known.values, 0), scale=np.where(finite, known.scale, 0))
 
 
 def residues(

@@ -111,7 +111,7 @@ def _operands(c: Constructor) -> tuple[int, ...]:
 def of_numbers(tables: Tables, numbers: Numbers) -> int | None:
     """The exponent of a constant expression; None where nothing is known."""
     if numbers.bounds is not None:
-        return exponent(numbers.bounds.most)
+        return exponent(math.inf if numbers.bounds.endless else numbers.bounds.most)
     constant = tables.constants[numbers.constant]
     if constant.type is None or constant.type.dtype not in FLOATS or (constant.type.elements or 0) > _MOST_READ:
         return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import Attrs, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +14,13 @@ class Bounds:
     """Bounds of a constant's numbers.
 
     Attributes:
-        most: No element is larger in magnitude; ``inf`` where one may be infinite or no number.
+        most: No finite element is larger in magnitude; ``inf`` where that is not known.
         least: No element but zeros is smaller in magnitude; 0 where that is not known.
         zero: Whether an element may be zero.
         negative: Whether an element may be negative.
         floor: The scale of no element but zeros is smaller.
         peak: Each slice along each axis that is not all zero has an element whose scale is at least that.
+        endless: Whether an element may be infinite or no number because one of a stored constant is, as in masks.
     """
 
     most: float
@@ -28,9 +29,12 @@ class Bounds:
     negative: bool
     floor: float
     peak: float
+    endless: bool = False
 
 
-UNKNOWN = Bounds(math.inf, 0.0, True, True, 0.0, 0.0)
+UNKNOWN = Bounds(math.inf, 0.0, True, True, 0.0, 0.0, True)
+
+_Types = Sequence[TensorType | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +42,26 @@ class BoundsRule:
     """The bounds of all results of an operator on constants.
 
     Attributes:
-        result: Gives them from the bounds and types of its operands.
+        result: Gives them from the bounds and types of its operands, and its attributes.
         operands: How many operands must have known bounds, at least.
+        finite: Whether their elements must be finite; if not, the result is endless where they are.
     """
 
-    result: Callable[[Sequence[Bounds], Sequence[TensorType | None]], Bounds]
+    result: Callable[[Sequence[Bounds], _Types, Attrs], Bounds]
     operands: int = 1
+    finite: bool = True
 
 
-def _same(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _same(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     return operands[0]
 
 
-def _part(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _part(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     """Some of the elements, in other slices."""
     return replace(operands[0], peak=operands[0].floor)
 
 
-def _concatenated(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _concatenated(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     return Bounds(
         max(b.most for b in operands),
         min(b.least for b in operands),
@@ -63,34 +69,36 @@ def _concatenated(operands: Sequence[Bounds], types: Sequence[TensorType | None]
         any(b.negative for b in operands),
         min(b.floor for b in operands),
         min(b.peak for b in operands),
+        any(b.endless for b in operands),
     )
 
 
-def _padded(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _padded(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     widths = operands[1]
-    inside = _part(operands, types) if widths.negative else operands[0]
+    inside = _part(operands, types, attrs) if widths.negative else operands[0]
     if len(types) < 3 or types[2] is None:
         return replace(inside, zero=True)
-    return UNKNOWN if operands[2] == UNKNOWN else _concatenated((inside, operands[2]), types)
+    return UNKNOWN if operands[2] == UNKNOWN else _concatenated((inside, operands[2]), types, attrs)
 
 
-def _selected(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _selected(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     """Each element is one of the second or third operand."""
-    found = _concatenated(operands[1:3], types)
+    found = _concatenated(operands[1:3], types, attrs)
     return replace(found, peak=found.floor)
 
 
-def _truths(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _truths(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
 
 
-def _identity(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _identity(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
 
 
-def _added(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _added(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     a, b = operands[:2]
-    return Bounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak))
+    endless = a.endless or b.endless
+    return Bounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak), endless)
 
 
 def _times(a: float, b: float) -> float:
@@ -98,7 +106,7 @@ def _times(a: float, b: float) -> float:
     return 0.0 if 0.0 in (a, b) else a * b
 
 
-def _multiplied(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _multiplied(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     a, b = operands[:2]
     floor = _times(a.floor, b.floor)
     # Where a factor is zero, the largest element of a slice may vanish with it.
@@ -108,7 +116,7 @@ def _multiplied(operands: Sequence[Bounds], types: Sequence[TensorType | None]) 
     )
 
 
-def _divided(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _divided(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     a, b = operands[:2]
     if b.zero or not b.least > 0 or not b.most < math.inf:
         return UNKNOWN
@@ -122,7 +130,7 @@ def _divided(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> 
     )
 
 
-def _root(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _root(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     a = operands[0]
     if a.negative:
         return UNKNOWN
@@ -130,7 +138,7 @@ def _root(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bou
     return Bounds(math.sqrt(a.most), least, a.zero, False, least, least)
 
 
-def _product(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _product(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     a, b = operands[:2]
     kind = types[0]
     terms = kind.shape[-1] if kind is not None and kind.shape else None
@@ -140,7 +148,7 @@ def _product(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> 
     return Bounds(_times(a.most, b.most) * terms, 0.0, True, True, floor, floor)
 
 
-def _dequantized(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+def _dequantized(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     scale, kind = operands[1], types[0]
     if kind is None or kind.dtype.numpy().kind not in "iu" or kind.dtype.bitwidth > 16:
         return UNKNOWN
@@ -148,21 +156,31 @@ def _dequantized(operands: Sequence[Bounds], types: Sequence[TensorType | None])
     return Bounds(_times(scale.most, levels), scale.least, True, True, scale.floor, scale.floor)
 
 
-def _inverted(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
-    return _divided([Bounds(1, 1, False, False, 1, 1), operands[0]], types)
+def _inverted(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+    return _divided([Bounds(1, 1, False, False, 1, 1), operands[0]], types, attrs)
 
 
-same = BoundsRule(_same)
-part = BoundsRule(_part)
-concatenated = BoundsRule(_concatenated, 1 << 30)
-padded = BoundsRule(_padded, 2)
-selected = BoundsRule(_selected, 3)
-truths = BoundsRule(_truths)
+def _single_share(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+    """The logarithm of a softmax of single elements: zero, or no number if the element is not finite."""
+    kind, axis = types[0], dict(attrs).get("axis")
+    if kind is None or kind.shape is None or not isinstance(axis, int) or kind.shape[axis] != 1:
+        return UNKNOWN
+    return Bounds(0.0, math.inf, True, False, math.inf, 0.0, operands[0].endless)
+
+
+same = BoundsRule(_same, finite=False)
+part = BoundsRule(_part, finite=False)
+most_of = BoundsRule(_part, finite=False)
+concatenated = BoundsRule(_concatenated, 1 << 30, finite=False)
+padded = BoundsRule(_padded, 2, finite=False)
+selected = BoundsRule(_selected, 3, finite=False)
+truths = BoundsRule(_truths, finite=False)
 identity = BoundsRule(_identity)
-added = BoundsRule(_added, 2)
+added = BoundsRule(_added, 2, finite=False)
 multiplied = BoundsRule(_multiplied, 2)
 divided = BoundsRule(_divided, 2)
 inverted = BoundsRule(_inverted)
 root = BoundsRule(_root)
 product = BoundsRule(_product, 2)
+single_share = BoundsRule(_single_share, finite=False)
 dequantized = BoundsRule(_dequantized, 2)

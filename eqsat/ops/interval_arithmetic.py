@@ -58,11 +58,13 @@ def bounds_of_array(array: np.ndarray, dtype: ir.DataType) -> Bounds:
         return pattern.view(kind).astype(np.float64)
 
     most = float(magnitude(slices).max())
+    if not math.isfinite(most):
+        finite = bounds_of_array(np.where(np.isfinite(array), array, kind.type(0)), dtype)
+        return replace(finite, zero=zero, negative=negative, endless=True)
     found = math.inf if least > mask else float(magnitude(np.array([least + 1], unsigned))[0])
     inside = magnitude(inner).reshape(array.shape[1:])
     peak = min(peak_of(magnitude(slices)), peak_of(inside) if inside.ndim else math.inf)
     tiny = smallest_normal(dtype)
-    most = most if most == most else math.inf
     return Bounds(most, found, zero, negative, max(found, tiny), max(peak, tiny))
 
 
@@ -82,8 +84,9 @@ def bounds_of_wide(constant: Wide) -> Bounds:
     if not constant.values.size:
         return bounds_of_array(constant.values, constant.dtype)
     found = bounds_of_array(constant.values.astype(np.float64), ir.DataType.DOUBLE)
-    scale = constant.scale[constant.scale > 0]
-    return replace(found, floor=float(scale.min()) if scale.size else math.inf, peak=peak_of(constant.scale))
+    scale = np.where(np.isfinite(constant.scale), constant.scale, 0)
+    positive = scale[scale > 0]
+    return replace(found, floor=float(positive.min()) if positive.size else math.inf, peak=peak_of(scale))
 
 
 def misfit_of_bounds(bounds: Bounds, dtype: ir.DataType, *, contracted: bool = False) -> str:
@@ -124,4 +127,6 @@ def operator_bounds(
     found = operator(op).bounds
     if found is None or operands[0] is None or UNKNOWN in operands[: found.operands]:
         return UNKNOWN
-    return found.result([b if b is not None else UNKNOWN for b in operands], types)
+    if found.finite and any(b is not None and b.endless for b in operands[: found.operands]):
+        return UNKNOWN
+    return found.result([b if b is not None else UNKNOWN for b in operands], types, attrs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
+from eqsat.ops.evaluate import evaluate
 from eqsat.ops.interval_arithmetic import (
     UNKNOWN,
     Bounds,
@@ -92,8 +94,55 @@ def test_bounds_of_a_stored_constant(dtype: ir.DataType, shape: tuple[int, ...])
 
 def test_infinities_and_nan_are_out_of_bounds() -> None:
     for value in (np.inf, -np.inf, np.nan):
-        assert bounds_of_array(np.array([1, value], np.float32), ir.DataType.FLOAT).most == np.inf
+        found = bounds_of_array(np.array([1, 0, value, -2], np.float32), ir.DataType.FLOAT)
+        assert found == replace(bounds_of_array(np.array([1, 0, -2], np.float32), ir.DataType.FLOAT), endless=True)
         assert misfit(exactly(np.float64(value), ir.DataType.FLOAT))
+
+
+ENDLESS = {
+    "Add": ((), 2),
+    "Sub": ((), 2),
+    "Where": ((), 3),
+    "Concat": ((("axis", 0),), 2),
+    "Transpose": ((("perm", (1, 0)),), 1),
+    "ReduceMax": ((("keepdims", 1),), 1),
+    "LogSoftmax": ((("axis", 1),), 1),
+    "Mul": ((), 2),
+    "Div": ((), 2),
+    "MatMul": ((), 2),
+}
+"""Attributes, and the number of operands."""
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 1)])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_is_endless_is_said_to_be_and_finite_elements_are_bounded(name: str, shape: tuple[int, int]) -> None:
+    attrs, count = ENDLESS[name]
+    for _ in range(50):
+        arrays = [RNG.choice([0, 1, -3e4, np.inf, -np.inf, np.nan], shape).astype(np.float32) for _ in range(count)]
+        if name == "Where":
+            arrays[0] = RNG.choice([True, False], shape)
+        if name == "MatMul":
+            arrays[1] = arrays[1].T
+        with np.errstate(all="ignore"):
+            (result,) = evaluate(OpKey("", name), attrs, arrays, 1)
+        assert result is not None
+        dtypes = [ir.DataType.from_numpy(a.dtype) for a in arrays]
+        types = [kind(dtype, a.shape) for dtype, a in zip(dtypes, arrays, strict=True)]
+        operands = [bounds_of_array(a, dtype) for dtype, a in zip(dtypes, arrays, strict=True)]
+        found = operator_bounds(OpKey("", name), attrs, operands, types)
+        finite = np.isfinite(result)
+        assert found.endless or finite.all()
+        assert (np.abs(result[finite]) <= found.most).all()
+        if any(b.endless for b in operands) and name in ("Mul", "Div", "MatMul"):
+            assert found == UNKNOWN
+
+
+def test_the_share_of_a_single_element_is_known_along_its_axis_only() -> None:
+    (known,) = (bounds_of_array(np.array([[1], [-np.inf]], np.float32), FLOAT),)
+    for axis, is_known in ((1, True), (0, False)):
+        found = operator_bounds(OpKey("", "LogSoftmax"), (("axis", axis),), [known], [kind(FLOAT, (2, 1))])
+        assert (found != UNKNOWN) == is_known
 
 
 def hold(found: Bounds, exact: Bounds) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, movement
@@ -228,13 +229,13 @@ declare("CumProd", numpy=_cumulative(np.cumprod, 1), macs=count.input_elements,
     sampling=sample.cumulative)
 declare("Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.along, common=_ALONG_AXIS)
 declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | TOTAL,
-    sampling=sample.along, common=_ALONG_AXIS)
+    sampling=sample.along, bounds=bounds.single_share, common=_ALONG_AXIS)
 declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
 declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
-    common=_REDUCES, magnitude=OF_FIRST)
+    bounds=bounds.most_of, common=_REDUCES, magnitude=OF_FIRST)
 declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION | LINEAR, quantization=DATA, common=_REDUCES)
 declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
     common=_REDUCES, magnitude=OF_FIRST)

@@ -83,7 +83,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES | FIXED)
+declare("Not", numpy=of_one(np.logical_not), traits=UNARY | SIZES | FIXED, bounds=bounds.truths)
 declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY | FIXED)
 declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS | FINDS_ENDLESS | FIXED, sampling=sample.infinite)
 declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA, magnitude=ORDINARY)
