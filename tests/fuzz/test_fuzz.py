@@ -20,8 +20,8 @@ from tests.fuzz.judge import Judge
 from tests.fuzz.shrink import shrink
 
 FAILURES = sorted((Path(__file__).parent / "failures").glob("*.onnx"))
-RARE = (347, 528)
-"""Graphs of opsets 8 and 7, few of whose operators can be drawn."""
+RARE = (283, 347, 528)
+"""A graph with Requantize, and graphs of opsets 8 and 7, few of whose operators can be drawn."""
 GRAPHS, MORE, CHUNK = 100, 300, 10
 """Random graphs by default, and by `make check-rules`; `make fuzz` has any number."""
 

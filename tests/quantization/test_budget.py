@@ -124,9 +124,9 @@ def rounded_by_value(given: Prepared, program: ir.Model) -> set[int]:
 
 
 def _layouts(integers: np.ndarray, value: np.ndarray) -> Iterator[np.ndarray]:
-    """The integers in the value's shape; constant ones may have been transposed."""
-    if integers.shape == value.shape:
-        yield integers
+    """The integers in the value's shape; constant ones may have been transposed, and axes of one element dropped."""
+    if np.squeeze(integers).shape == np.squeeze(value).shape:
+        yield integers.reshape(value.shape)
     if integers.ndim == 2 and integers.T.shape == value.shape:
         yield integers.T
 
