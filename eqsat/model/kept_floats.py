@@ -35,11 +35,11 @@ def mark_floats(model: ir.Model) -> None:
     found = _Model(model)
     if not found.is_quantized:
         return
-    rounded = {found.constant(node.inputs[1]) for node, _ in found.weighted()}
+    rounded = {weights for node, _ in found.weighted() for weights in found.constants(node.inputs[1])}
     for node in found.products():
-        weights = found.constant(node.inputs[1])
-        if weights is not None and weights not in rounded:
-            weights.meta[FLOATS] = True
+        for weights in found.constants(node.inputs[1]):
+            if weights not in rounded:
+                weights.meta[FLOATS] = True
 
 
 def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
@@ -80,14 +80,13 @@ class _Model:
     def kept_apart(self) -> Iterator[_Use]:
         """Uses of dequantized values that make ONNX Runtime round marked weights."""
         for node, uses in self.weighted():
-            weights = self.constant(node.inputs[1])
-            if weights is not None and FLOATS in weights.meta:
+            if any(FLOATS in weights.meta for weights in self.constants(node.inputs[1])):
                 yield from uses
 
     def weighted(self) -> Iterator[tuple[ir.Node, list[_Use]]]:
         """Products of float constants between a DequantizeLinear and a QuantizeLinear, with the uses of the former."""
         for node in self.products():
-            if self.constant(node.inputs[1]) is not None:
+            if any(self.constants(node.inputs[1])):
                 uses = list(self._dequantized((node, 0)))
                 if uses and self._meets_quantization(node.outputs[0]):
                     yield node, uses
@@ -95,17 +94,17 @@ class _Model:
     def products(self) -> Iterator[ir.Node]:
         return (n for n in self.nodes if n.op_type in _ROUNDED and not n.domain and len(n.inputs) > 1)
 
-    def constant(self, value: ir.Value | None) -> ir.Value | None:
-        """The constant of floats that a value is, in the caller if it is an operand of a function."""
-        while value is not None and value in self.formal:
+    def constants(self, value: ir.Value | None) -> Iterator[ir.Value]:
+        """The constants of floats that a value is: one for each call if it is an operand of a function."""
+        if value is not None and value in self.formal:
             function, index = self.formal[value]
-            calls = self.calls.get(function, [])
-            value = calls[0].inputs[index] if calls and index < len(calls[0].inputs) else None
-        if value is None or value.dtype not in _FLOATS:
-            return None
-        node = value.producer()
-        is_constant = value.const_value is not None or (node is not None and node.op_type == "Constant")
-        return value if is_constant else None
+            for call in self.calls.get(function, []):
+                if index < len(call.inputs):
+                    yield from self.constants(call.inputs[index])
+        elif value is not None and value.dtype in _FLOATS:
+            node = value.producer()
+            if value.const_value is not None or (node is not None and node.op_type == "Constant"):
+                yield value
 
     def _dequantized(self, use: _Use) -> Iterator[_Use]:
         value = use[0].inputs[use[1]]

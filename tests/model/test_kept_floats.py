@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import eqsat
+from eqsat.model.kept_floats import FLOATS, with_floats_kept
 from tests.model.running import run_ort
 
 CONV = """
@@ -76,6 +78,39 @@ def test_folded_weights_keep_their_values(body: str, flat: bool, target: str, tm
         assert np.mean(got != wanted) < 0.01
         np.testing.assert_allclose(got, wanted, atol=0.0101)
     np.testing.assert_allclose(result.run(x, backend="c")["y"], wanted, atol=0.0101)
+
+
+def test_each_call_of_a_function_is_looked_at() -> None:
+    """Only the weights of the second call must keep their values."""
+    rng = np.random.default_rng(0)
+    text = """
+    <ir_version: 9, opset_import: ["" : 17, "f" : 1]>
+    g (float[1, 3, 8, 8] x) => (float[1, 8, 6, 6] y)
+    <float s = {0.02}, int8 z = {0}, float t = {0.01}, uint8 u = {0}, float[4, 3, 3, 3] v = {V},
+     float[4, 3, 3, 3] w = {W}> {
+        q = QuantizeLinear (x, s, z)
+        d = DequantizeLinear (q, s, z)
+        a = f.conv (d, v)
+        k = QuantizeLinear (a, t, u)
+        l = DequantizeLinear (k, t, u)
+        b = f.conv (d, w)
+        m = QuantizeLinear (b, t, u)
+        n = DequantizeLinear (m, t, u)
+        y = Concat <axis = 1> (l, n)
+    }
+    <domain: "f", opset_import: ["" : 17]>
+    conv (x, w) => (y) { y = Conv (x, w) }
+    """
+    for name in "VW":
+        weights = rng.normal(size=(4, 27)) * np.exp(3 * rng.normal(size=(4, 1))) / 30
+        text = text.replace(f"{{{name}}}", f"{{{', '.join(f'{v:.6f}' for v in weights.ravel())}}}")
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    model.graph.initializers["w"].meta[FLOATS] = True
+    x = feed()
+    (wanted,) = run_ort(model, x)
+    assert not np.array_equal(run_ort(model, x, optimize=True)[0][:, 4:], wanted[:, 4:])
+    (kept,) = run_ort(with_floats_kept(model), x, optimize=True)
+    np.testing.assert_array_equal(kept[:, 4:], wanted[:, 4:])
 
 
 def test_weights_that_are_rounded_in_the_input_stay_as_they_are(tmp_path: Path) -> None:
