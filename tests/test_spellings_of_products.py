@@ -164,9 +164,9 @@ def attention(name: str) -> Tensor:
 
 FAMILIES: dict[str, tuple[Callable[[str], Tensor], dict[str, object], set[str]]] = {
     "squeeze and excitation": (squeeze_and_excitation, dict(SQUEEZES), {"cpu", "c", "ort"}),
-    "perceptron": (perceptron, dict(LAYERS), {"cpu", "ort"}),
+    "perceptron": (perceptron, dict(LAYERS), set()),
     "sequence": (sequence, dict(SEQUENCES), {"cpu", "c", "ort"}),
-    "attention": (attention, dict(ATTENTIONS), {"cpu", "c", "ort"}),
+    "attention": (attention, dict(ATTENTIONS), {"c"}),
 }
 
 
