@@ -174,7 +174,10 @@ class _Computation:
     def _number(self, value: Fraction | None, dtype: np.dtype[Any]) -> np.ndarray:
         assert value is not None
         exact = int(value) if value.denominator == 1 else float(value)
-        found = np.full(self.size, exact, object).astype(dtype)
+        try:
+            found = np.full(self.size, exact, object).astype(dtype)
+        except OverflowError:
+            raise NotModelled(f"{value} as {dtype.name}") from None
         if Fraction(float(found[0])) != value:
             raise NotModelled(f"{value} as {dtype.name}")
         return found

@@ -123,3 +123,9 @@ def test_the_verdict_is_a_class_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path))
     [found] = prove_rules(rule(CASES[0][0]))
     assert (found.trust, found.words) == ("decided", "decided by exact arithmetic")
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("uint8", -1), ("uint8", 300), ("int8", -300), ("int8", 128)])
+def test_numbers_that_a_type_cannot_hold_leave_a_rule_undecided(dtype: str, number: int) -> None:
+    found = prove_every_rank(rule(f"Max(x, {number})  =>  x\n where x.dtype == {dtype}"))
+    assert not found.proven and dtype in found.reason
