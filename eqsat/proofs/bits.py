@@ -20,6 +20,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs.scalar_terms import NotModelled, Term, walk
 from eqsat.proofs.solver import contradict
+from eqsat.schema.dtypes import limits
 from eqsat.schema.opset import has_one_type
 from eqsat.schema.types import OpKey
 
@@ -92,11 +93,17 @@ class Bits:
         z3 = self.z3
         if dtype in _EXPONENTS:
             return z3.fpToFP(z3.RNE(), z3.RealVal(value), self.sort(dtype))
-        if dtype in _INTEGERS and value.denominator == 1:
+        if dtype in _INTEGERS and value.denominator == 1 and self._holds(dtype, value):
             return z3.BitVecVal(int(value), _INTEGERS[dtype][0])
         if dtype == ir.DataType.BOOL and value in (0, 1):
             return z3.BoolVal(bool(value))
         raise NotModelled(f"{value} as {dtype.name.lower()}")
+
+    @staticmethod
+    def _holds(dtype: ir.DataType, value: Fraction) -> bool:
+        """Whether an integer type has a number: a rule with one that it has not applies to no tensor of the type."""
+        low, high = limits(dtype)
+        return low <= value <= high
 
     def _translate(self, term: Term, args: list[Any], types: Mapping[Term, ir.DataType]) -> Any:
         dtype = types[term]
