@@ -11,6 +11,7 @@ import eqsat
 from eqsat import op
 from eqsat.errors import EqsatError
 from eqsat.execute.executor import Executor
+from eqsat.model.expression import Tensor
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
 from eqsat.search import Search
@@ -189,3 +190,33 @@ def test_only_shifts_that_shift_go_through_a_product(shift: float, times: int) -
     y = op.MatMul(eqsat.input("x", (2, 65)) + np.full(65, shift, np.float32), weights)
     (row,) = [r for r in eqsat.optimize(eqsat.graph(y)).summary.rules if r.name == "fold_shifted_input_into_matmul"]
     assert row.applied == times
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_layers_of_pixels_and_convolutions_do_not_take_turns(blocks: int) -> None:
+    """Squeeze and excitation: written as the other one, either would get new weights in each round."""
+    rng = np.random.default_rng(0)
+
+    def convolved(x: Tensor, outputs: int, inputs: int) -> Tensor:
+        weights = rng.normal(size=(outputs, inputs, 1, 1)).astype(np.float32)
+        return op.Conv(x, weights, rng.normal(size=outputs).astype(np.float32))
+
+    x = eqsat.input("x", (1, 16, 8, 8))
+    for _ in range(blocks):
+        gate = op.Sigmoid(convolved(op.Relu(convolved(op.GlobalAveragePool(x), 4, 16)), 16, 4))
+        x = convolved(op.Mul(x, gate), 16, 16)
+    saturation = eqsat.optimize(eqsat.graph(x), "dnnl", verify=False).summary.saturation
+    assert saturation is not None
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < 20 * blocks
+
+
+def test_a_bias_for_each_element_stays_in_its_gemm() -> None:
+    rng = np.random.default_rng(0)
+    x = eqsat.input("x", (16, 70))
+    for _ in range(3):
+        weights, bias = (rng.normal(size=size).astype(np.float32) for size in ((70, 70), (16, 70)))
+        x = op.Relu(op.Gemm(x, weights, bias, transB=1))
+    saturation = eqsat.optimize(eqsat.graph(x), "dnnl", verify=False).summary.saturation
+    assert saturation is not None
+    assert saturation.enodes < 20
