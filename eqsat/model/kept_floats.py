@@ -12,34 +12,33 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from eqsat.model.across_calls import AcrossCalls, Use
 from eqsat.model.unused_names import unused
-from eqsat.model.write.runnable import names_of, scopes
+from eqsat.model.write.runnable import names_of
 from eqsat.ops.interval_arithmetic import keeps_numbers
+from eqsat.ops.scales import FLOATS
 from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import COST
 
-FLOATS = "eqsat.floats"
+KEPT = "eqsat.kept_floats"
 """In the ``meta`` of a constant: ONNX Runtime does not round it in the input of the optimization."""
 
 _ROUNDED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Readers whose second operand is rounded; ONNX Runtime makes a MatMul and an addition a Gemm."""
 _PASSED = frozenset({"Clip", "MaxPool", "Relu"})
 """Operators past which ONNX Runtime moves quantization, or which it takes for part of it, besides those that move."""
-_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-
-_Use = tuple[ir.Node, int]
 
 
 def mark_floats(model: ir.Model) -> None:
     """Marks the weights of a file that ONNX Runtime does not round in it."""
-    found = _Model(model)
+    found = _Products(model)
     if not found.is_quantized:
         return
     rounded = {weights for node, _ in found.weighted() for weights in found.constants(node.inputs[1])}
     for node in found.products():
         for weights in found.constants(node.inputs[1]):
             if weights not in rounded:
-                weights.meta[FLOATS] = True
+                weights.meta[KEPT] = True
 
 
 def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
@@ -47,43 +46,36 @@ def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
     return {
         value.const_value
         for value in model.graph.initializers.values()
-        if value.const_value is not None and FLOATS not in value.meta
+        if value.const_value is not None and KEPT not in value.meta
     }
 
 
 def with_floats_kept(model: ir.Model) -> ir.Model:
     """The model with such a Max for each weight that is marked; the model itself, not changed, if there is none."""
-    found = _Model(model)
+    found = _Products(model)
     if not found.is_quantized or not any(found.kept_apart()):
         return model
     copy = model.clone()
     taken = names_of(copy)
-    for node, index in dict.fromkeys(_Model(copy).kept_apart()):
+    for node, index in dict.fromkeys(_Products(copy).kept_apart()):
         _keep_apart(node, index, taken)
     return copy
 
 
-class _Model:
-    """What surrounds products, also across calls of functions."""
+class _Products:
+    """The products of a model, and what is around them."""
 
     def __init__(self, model: ir.Model) -> None:
-        self.functions = model.functions
-        self.nodes = [node for scope in scopes(model) for node in scope]
-        self.is_quantized = any(node.op_type == "QuantizeLinear" for node in self.nodes)
-        self.calls: dict[ir.OperatorIdentifier, list[ir.Node]] = {}
-        for node in self.nodes:
-            if node.op_identifier() in model.functions:
-                self.calls.setdefault(node.op_identifier(), []).append(node)
-        self.formal = {v: (f.identifier(), k) for f in model.functions.values() for k, v in enumerate(f.inputs)}
-        self.result = {v: (f.identifier(), k) for f in model.functions.values() for k, v in enumerate(f.outputs)}
+        self.across = AcrossCalls(model)
+        self.is_quantized = any(node.op_type == "QuantizeLinear" for node in self.across.nodes)
 
-    def kept_apart(self) -> Iterator[_Use]:
+    def kept_apart(self) -> Iterator[Use]:
         """Uses of dequantized values that make ONNX Runtime round marked weights."""
         for node, uses in self.weighted():
-            if any(FLOATS in weights.meta for weights in self.constants(node.inputs[1])):
+            if any(KEPT in weights.meta for weights in self.constants(node.inputs[1])):
                 yield from uses
 
-    def weighted(self) -> Iterator[tuple[ir.Node, list[_Use]]]:
+    def weighted(self) -> Iterator[tuple[ir.Node, list[Use]]]:
         """Products of float constants between a DequantizeLinear and a QuantizeLinear, with the uses of the former."""
         for node in self.products():
             if any(self.constants(node.inputs[1])):
@@ -92,63 +84,53 @@ class _Model:
                     yield node, uses
 
     def products(self) -> Iterator[ir.Node]:
-        return (n for n in self.nodes if n.op_type in _ROUNDED and not n.domain and len(n.inputs) > 1)
+        return (n for n in self.across.nodes if n.op_type in _ROUNDED and not n.domain and len(n.inputs) > 1)
 
     def constants(self, value: ir.Value | None) -> Iterator[ir.Value]:
         """The constants of floats that a value is: one for each call if it is an operand of a function."""
-        if value is not None and value in self.formal:
-            function, index = self.formal[value]
-            for call in self.calls.get(function, []):
-                if index < len(call.inputs):
-                    yield from self.constants(call.inputs[index])
-        elif value is not None and value.dtype in _FLOATS:
-            node = value.producer()
-            if value.const_value is not None or (node is not None and node.op_type == "Constant"):
-                yield value
+        if value is None:
+            return
+        given = self.across.given(value)
+        if given is not None:
+            for call, index in given:
+                yield from self.constants(call.inputs[index])
+        elif value.dtype in FLOATS and (value.const_value is not None or _is(value.producer(), "Constant")):
+            yield value
 
-    def _dequantized(self, use: _Use) -> Iterator[_Use]:
+    def _dequantized(self, use: Use) -> Iterator[Use]:
         value = use[0].inputs[use[1]]
         while value is not None:
-            if value in self.formal:
-                function, index = self.formal[value]
-                for call in self.calls.get(function, []):
-                    if index < len(call.inputs):
-                        yield from self._dequantized((call, index))
+            given = self.across.given(value)
+            if given is not None:
+                for call in given:
+                    yield from self._dequantized(call)
                 return
-            node = value.producer()
+            node = self.across.maker(value)
             if node is None:
                 return
-            called = self.functions.get(node.op_identifier())
-            if called is not None:
-                value = called.outputs[value.index() or 0]
-            elif node.op_type == "DequantizeLinear" and not node.domain:
+            if _is(node, "DequantizeLinear"):
                 yield use
                 return
-            else:
-                value = node.inputs[0] if self._is_passed(node) else None
+            value = node.inputs[0] if _is_passed(node) else None
 
     def _meets_quantization(self, value: ir.Value) -> bool:
         todo, seen = [value], {value}
         while todo:
-            top = todo.pop()
-            after: list[ir.Value] = []
-            for node, index in top.uses():
-                called = self.functions.get(node.op_identifier())
-                if called is not None:
-                    after.append(called.inputs[index])
-                elif node.op_type == "QuantizeLinear" and not node.domain and index == 0:
+            for node, index in self.across.readers(todo.pop()):
+                if index == 0 and _is(node, "QuantizeLinear"):
                     return True
-                elif index == 0 and self._is_passed(node):
-                    after.append(node.outputs[0])
-            if top in self.result:
-                function, index = self.result[top]
-                after += [call.outputs[index] for call in self.calls.get(function, [])]
-            todo += [v for v in after if v not in seen]
-            seen.update(after)
+                if index == 0 and _is_passed(node) and node.outputs[0] not in seen:
+                    todo.append(node.outputs[0])
+                    seen.add(node.outputs[0])
         return False
 
-    def _is_passed(self, node: ir.Node) -> bool:
-        return (node.op_type in _PASSED and not node.domain) or keeps_numbers(op_key(node))
+
+def _is(node: ir.Node | None, name: str) -> bool:
+    return node is not None and node.op_type == name and not node.domain
+
+
+def _is_passed(node: ir.Node) -> bool:
+    return (node.op_type in _PASSED and not node.domain) or keeps_numbers(op_key(node))
 
 
 def _keep_apart(node: ir.Node, index: int, taken: set[str]) -> None:

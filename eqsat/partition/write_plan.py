@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.egraph.intern import SMALL
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
-from eqsat.model.kept_floats import FLOATS, may_be_rounded
+from eqsat.model.kept_floats import KEPT, may_be_rounded
 from eqsat.model.outputs import required_outputs
 from eqsat.model.unused_names import Namer
 from eqsat.partition.call_sizes import DimensionNames, with_list
@@ -194,7 +194,7 @@ class _Writer:
                 const_value=tensor,
             )
             if tensor not in self.may_be_rounded:
-                value.meta[FLOATS] = True
+                value.meta[KEPT] = True
             self.scope[vid] = value
             self.initializers.append(value)
         return self.scope[vid]
@@ -292,7 +292,7 @@ class _Writer:
             name=self.names.of[vid], type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy())
         )
         if tensor not in self.may_be_rounded:
-            value.meta[FLOATS] = True
+            value.meta[KEPT] = True
         scope[vid] = value
         attribute = ir.AttrTensor("value", tensor_of(tensor.numpy(), tensor.dtype))
         return make_node(_CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.model.kept_floats import FLOATS, with_floats_kept
+from eqsat.model.kept_floats import KEPT, with_floats_kept
 from tests.model.running import run_ort
 
 CONV = """
@@ -105,7 +105,7 @@ def test_each_call_of_a_function_is_looked_at() -> None:
         weights = rng.normal(size=(4, 27)) * np.exp(3 * rng.normal(size=(4, 1))) / 30
         text = text.replace(f"{{{name}}}", f"{{{', '.join(f'{v:.6f}' for v in weights.ravel())}}}")
     model = ir.from_proto(onnx.parser.parse_model(text))
-    model.graph.initializers["w"].meta[FLOATS] = True
+    model.graph.initializers["w"].meta[KEPT] = True
     x = feed()
     (wanted,) = run_ort(model, x)
     assert not np.array_equal(run_ort(model, x, optimize=True)[0][:, 4:], wanted[:, 4:])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.model.across_calls import AcrossCalls
 from eqsat.model.unused_names import unused
 from eqsat.model.write.runnable import names_of, scopes
 from eqsat.ops.evaluate import constant_value
@@ -39,7 +40,9 @@ def _found(model: ir.Model) -> list[tuple[ir.Node, int]]:
         for node in scope
         if _pads_with_zeros(node) and (isinstance(scope, ir.Function) or not node.outputs[0].is_graph_output())
     ]
-    ranks = [(pad, _rank(pad)) for pad in pads if _is_pooled(pad.outputs[0], model)]
+    across = AcrossCalls(model)
+    pooled = [p for p in pads if any(n.op_type == "MaxPool" and not n.domain for n, _ in across.readers(p.outputs[0]))]
+    ranks = [(pad, _rank(pad)) for pad in pooled]
     return [(pad, rank) for pad, rank in ranks if rank is not None]
 
 
@@ -70,22 +73,6 @@ def _constant(value: ir.Value) -> np.ndarray | None:
     if node is None or node.op_type != "Constant" or node.domain or any(a.is_ref() for a in node.attributes.values()):
         return None
     return constant_value(to_attrs(node))
-
-
-def _is_pooled(value: ir.Value, model: ir.Model) -> bool:
-    """Whether a MaxPool reads a value, in the same graph or on another side of calls of functions."""
-    for node, index in value.uses():
-        if node.op_type == "MaxPool" and not node.domain:
-            return True
-        function = model.functions.get(node.op_identifier())
-        if function is not None and _is_pooled(function.inputs[index], model):
-            return True
-    for function in model.functions.values():
-        results = [k for k, result in enumerate(function.outputs) if result is value]
-        calls = [n for s in scopes(model) for n in s if results and n.op_identifier() == function.identifier()]
-        if any(_is_pooled(call.outputs[k], model) for call in calls for k in results):
-            return True
-    return False
 
 
 def _keep_apart(pad: ir.Node, rank: int, taken: set[str]) -> None:
