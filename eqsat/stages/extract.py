@@ -10,6 +10,7 @@ from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.program_cost import needed, program_cost
+from eqsat.extract.programs.as_written import as_written
 from eqsat.extract.programs.one_e_node import together
 from eqsat.extract.programs.ties import settle_ties
 from eqsat.extract.solve import solve
@@ -77,7 +78,10 @@ def extract(
             incumbent=original if needed(problem, original) is not None else None,
             progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
         )
-        choices = together(formulation, solution.choices)
+        choices = solution.choices
+        if objective == "best":
+            choices = as_written(problem if priced is None else priced.solved, original, choices)
+        choices = together(formulation, choices)
         if choices != solution.choices:
             solution = replace(solution, choices=choices, cost=program_cost(problem, choices))
         if priced is not None:

@@ -51,6 +51,20 @@ class Noise:
             changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
             return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
 
+    def on_constant(self, value: Value, dtype: np.dtype | None = None) -> Value:
+        """The value changed as by ``on``, and the largest numbers of its type halved here and there.
+
+        They stand for infinity, as in masks: scores are meant to vanish beside them, and they vanish beside half of
+        them as well, which rules put in their place.
+        """
+        changed = self.on(value, dtype)
+        if not isinstance(value, np.ndarray) or changed is value:
+            return changed
+        is_largest = np.abs(value.astype(np.float64)) == float(ml_dtypes.finfo(dtype or value.dtype).max)
+        if not is_largest.any():
+            return changed
+        return np.where(is_largest, value * self.rng.choice((0.5, 1.0), value.shape), changed).astype(value.dtype)
+
 
 def _same(value: Value) -> Value:
     return value
@@ -69,14 +83,16 @@ def run_left(
     """
     change = _CHANGES.get(call, _same)
 
-    def given(array: Value, steady: bool = False) -> Value:
+    def constant(k: int, is_steady: bool) -> Value:
+        array = programs.initial(k)
         changed = change(array)
-        if noise is None or steady or not isinstance(array, np.ndarray):
+        if noise is None or is_steady or not isinstance(array, np.ndarray):
             return changed
-        return noise.on(changed, array.dtype)
+        return noise.on_constant(changed, array.dtype)
 
     for c, array in sample.items():
-        values[-1 - c] = given(array)
+        changed = change(array)
+        values[-1 - c] = noise.on(changed, array.dtype) if noise and isinstance(array, np.ndarray) else changed
     for part in (piece.before, piece.left):
         computed: Values = {}
         inner = {k for i in part for k in programs.nodes[i].results}
@@ -89,7 +105,7 @@ def run_left(
                 if programs.dynamic[k] and -1 - c in values:
                     computed[k] = values[-1 - c]
                 elif k not in inner:
-                    computed[k] = given(programs.initial(k), at in value_inputs(node.constructor.op))
+                    computed[k] = constant(k, at in value_inputs(node.constructor.op))
             try:
                 run_nodes(programs, [i], computed, call)
             finally:

@@ -58,6 +58,19 @@ def test_a_result_that_the_runtime_refuses_is_no_result(tmp_path: Path) -> None:
     assert [node.op.name for node in eqsat.optimize(mean).plan.nodes] == ["ReduceMean"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_half_of_the_lowest_number_of_a_mask_hides_as_much(dtype: str) -> None:
+    """Rules put it in its place; only scores as large as the numbers of the type see a difference."""
+    shape = (3, 1, 1, 5)
+    mask = np.array([[[[-1.25, 2.0, -0.75]]], [[[1.5, 0.75, -np.inf]]], [[[1.25, 0.25, -np.inf]]]])
+    mask = np.maximum(mask, float(np.finfo(dtype).min)).astype(dtype)
+    q, k, v = (eqsat.input(n, s, dtype) for n, s in (("q", shape), ("k", (3, 1, 3, 5)), ("v", (3, 1, 3, 4))))
+    search = Search.of(eqsat.graph(op.Attention(q, k, v, mask, scale=0.125)))
+    for seed in (16, 46, 55, 114, 188):
+        seen = search.extract("random", seed).summary.verification
+        assert seen is not None and seen.agrees
+
+
 def test_overflow_of_the_input_alone_is_no_difference() -> None:
     x = eqsat.input("x", (4,), "float16")
     big, small = np.float16(300), np.float16(1e-3)
