@@ -96,6 +96,8 @@ class DataSizes:
             return replace(call, types=[made])
         if name == "Reshape" and self._is_open(call):
             return self._reshape(call)
+        if name == "TopK":
+            self._have_as_many(call)
         number = _DECIDING.get(name)
         deciding = None if number is None else call.operand(number)
         if number is None or deciding is None or (not isinstance(deciding, Tensor) and not is_sizes(deciding)):
@@ -244,6 +246,18 @@ class DataSizes:
             return call
         # Types of the model have the greater one of two sizes.
         return replace(call, operands=operands, types=[None] * len(call.types))
+
+    def _have_as_many(self, call: Call) -> None:
+        """Let the program check that an axis whose size is found out has as many elements as a TopK takes."""
+        x, asked = call.operands
+        assert x is not None and asked is not None
+        size = x.shape[dict(plain(call.attrs))["axis"] % len(x.shape)]
+        if is_free(size) and not (isinstance(asked, np.ndarray) and bounds(size - elements(asked)[0])[0] >= 0):
+            all_of_them = self.sizes.written(f"{call.name}_most", _array([size]))
+            left = self._one(call, "Sub", (), [all_of_them, asked], f"{call.name}_left")
+            missing = self._one(call, "Min", (), [left, np.zeros(1, np.int64)], f"{call.name}_missing")
+            assert isinstance(missing, Tensor)
+            self.sizes.reading(missing, [0], self._nodes)
 
     def _expanded(self, call: Call, operands: Results) -> Results:
         """The operands of an Expand, with one size where data decides that of an axis and that which it gets."""

@@ -282,6 +282,39 @@ def test_a_shape_that_does_not_fit_ends_the_run() -> None:
             compiled.run({"x": X, "s": np.array(shape)})
 
 
+@pytest.mark.parametrize("k", [None, 1, 3, 5])
+def test_more_of_the_largest_than_there_are_end_the_run(k: int | None) -> None:
+    """The length is an argument or found in data, and k is data or a constant."""
+    asked = "int64[1] k" if k is None else ""
+    given = " <int64[1] zero = {0}" + (">" if k is None else f", int64[1] k = {{{k}}}>")
+    received = f"(float[s] x{', ' * (k is None)}{asked}) => (float[a] y) {{y, i = TopK(x, k)}}{given}"
+    found = received.replace("{y", "{n = NonZero(x) m = Squeeze(n, zero) v = Gather(x, m) y").replace(
+        "TopK(x", "TopK(v"
+    )
+    found = found.replace("float[s]", "float[8]")
+    for body, dims in ((received, {"s": (1, 8)}), (found, {})):
+        original = model(body)
+        compiled = CModel(load(original), dims=dims)
+        for some in range(1, 9):
+            x = np.zeros(8, F)
+            x[:some] = RNG.permutation(some) + 1
+            x = x[:some] if dims else RNG.permutation(x)
+            for count in (0, 1, some - 1, some, some + 1, 100) if k is None else (k,):
+                feed = {"x": x} | ({"k": np.array([count])} if k is None else {})
+                if count > some:
+                    with pytest.raises(ExecutionError, match="does not fit another tensor"):
+                        compiled.run(feed)
+                else:
+                    (want,) = expected(original, feed)
+                    np.testing.assert_array_equal(compiled.run(feed)["y"], want)
+
+
+def test_indices_outside_of_an_axis_are_taken_at_its_ends() -> None:
+    compiled = CModel(load(model("(float[5] x, int64[4] i) => (float[4] y) {y = Gather(x, i)}")))
+    at = np.array([-(10**12), -6, 5, 10**12])
+    assert compiled.run({"x": np.arange(5, dtype=F), "i": at})["y"].tolist() == [0, 0, 4, 4]
+
+
 def test_the_caller_gives_no_array_for_a_result_of_unknown_size() -> None:
     body, feeds = CASES["elements found"]
     with eqsat.compile(model(body)) as compiled:

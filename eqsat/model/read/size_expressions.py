@@ -61,7 +61,9 @@ def _read(text: str, name: str, known: Sequence[str], written: Mapping[str, str]
             f"a size for the dimension `{name}` is required, or an expression of other dimensions",
             place=place,
             actual=repr(text[:80]),
-            hint="an expression has names of dimensions, whole numbers, +, -, * and // by a number, such as "
+            hint=f"a range, for generated C, is a tuple: dims={{{name!r}: (1, 8)}}"
+            if ".." in text
+            else "an expression has names of dimensions, whole numbers, +, -, * and // by a number, such as "
             f'dims={{{name!r}: "2*N + 1"}}, on the command line --dim {name}=2*N+1',
         ) from None
     for symbol in re.findall(r"\b[^\W\d]\w*\b(?!\()", read):
