@@ -18,7 +18,11 @@ from eqsat.codegen.isa import Isa
 
 _MS = "com.microsoft"
 
-form("Celu", floats="({a} < 0 ? {alpha} * expm1{f}({a} / {alpha}) : {a})")
+form(
+    "Celu",
+    floats="({a} < 0 ? {alpha} * expm1{f}({a} / {alpha}) : {a})",
+    vector="select@(LESS@({a}, SPLAT@(0.0f)), {alpha} * expm1@({a} / {alpha}), {a})",
+)
 form(
     "Elu",
     floats="({a} < 0 ? {alpha} * expm1{f}({a}) : {a})",
@@ -46,7 +50,11 @@ form(
     signed="({T})({a} < 0 ? ({U}){a} * ({U}){b} : ({U}){a})",
     vector="select@(LESS@({a}, SPLAT@(0.0f)), {a} * {b}, {a})",
 )
-form("Selu", floats="{gamma} * ({a} < 0 ? {alpha} * expm1{f}({a}) : {a})")
+form(
+    "Selu",
+    floats="{gamma} * ({a} < 0 ? {alpha} * expm1{f}({a}) : {a})",
+    vector="{gamma} * select@(LESS@({a}, SPLAT@(0.0f)), {alpha} * expm1@({a}), {a})",
+)
 form(
     "Shrink",
     floats="({a} < -{lambd} ? {a} + {bias} : {a} > {lambd} ? {a} - {bias} : 0)",

@@ -18,7 +18,11 @@ _Arguments = Sequence[str | None]
 
 for _name, _text in {
     "Abs": "abs@({a})",
+    "Acos": "acos@({a})",
     "Add": "{a} + {b}",
+    "Asin": "asin@({a})",
+    "Atan": "atan@({a})",
+    "Cos": "cos@({a})",
     "Div": "{a} / {b}",
     "Erf": "erf@({a})",
     "Exp": "exp@({a})",
@@ -27,6 +31,7 @@ for _name, _text in {
     "Neg": "-{a}",
     "Reciprocal": "1.0f / {a}",
     "Relu": "above@(SPLAT@(0.0f), {a})",
+    "Sin": "sin@({a})",
     "Sqrt": "sqrt@({a})",
     "Sub": "{a} - {b}",
     "Tanh": "tanh@({a})",

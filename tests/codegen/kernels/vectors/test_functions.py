@@ -22,6 +22,11 @@ FUNCTIONS = {
     "tanh": (np.tanh, 3.0, None),
     "erf": (_erf, 2.0, None),
     "log": (np.log, 2.0, None),
+    "sin": (np.sin, 2.0, (-1e30, 1e30)),
+    "cos": (np.cos, 2.0, (-1e30, 1e30)),
+    "atan": (np.arctan, 3.0, None),
+    "asin": (np.arcsin, 3.0, None),
+    "acos": (np.arccos, 3.0, None),
     "softplus": (lambda x: np.logaddexp(0, x), 3.0, None),
     "mish": (lambda x: x * np.tanh(np.logaddexp(0, x)), 5.0, (-87.0, np.inf)),
 }
@@ -36,7 +41,8 @@ _LENGTH = 1 << 18
 def samples() -> np.ndarray:
     """Floats evenly over all bit patterns, and densely where the functions change."""
     bits = np.linspace(0, 2**32 - 1, _LENGTH // 2).astype(np.uint64).astype(np.uint32)
-    dense = np.random.default_rng(3).uniform(-1, 1, _LENGTH // 2) * np.repeat([0.1, 1, 5, 110], _LENGTH // 8)
+    reach = np.repeat([0.1, 1, 1, 5, 110, 110, 9000, 9000], _LENGTH // 16)
+    dense = np.random.default_rng(3).uniform(-1, 1, _LENGTH // 2) * reach
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -1e-45, 88.7228, -103.97], np.float32)
     x = np.concatenate([bits.view(np.float32), dense.astype(np.float32)])
     x[: len(special)] = special
