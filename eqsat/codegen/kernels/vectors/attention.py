@@ -34,7 +34,11 @@ _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = 3, 4, 5, 6
 _PAST = "past"
 """Attribute of the spelled operator: how many of its keys come before those of the first query."""
 _ROWS = 96
-"""Of a block of queries."""
+"""Of a block of queries, so that threads have several blocks of few heads."""
+_MORE_ROWS = 204
+"""Of a block of many heads that see all keys: each block packs the keys again."""
+_MANY = 4
+"""Heads of all samples together from which on there are many."""
 _KEYS = 64
 """Of a block."""
 _FEW = 4
@@ -142,7 +146,10 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     lengths = _placed(task, _LENGTHS, constants) if task.has(_LENGTHS) else None
     left, right = (int(attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
     reach = [n for n, is_given in ((0, attributes.get("is_causal", 0)), (right, right >= 0)) if is_given]
-    block = _ROWS if is_free(rows) else _even(rows)
+    is_bounded = bool(reach) or left >= 0  # Smaller blocks of rows skip more keys.
+    many = not is_bounded and heads * (1 if is_free(batch) else batch) >= _MANY
+    most = _MORE_ROWS if many else _ROWS
+    block = most if is_free(rows) else _even(rows, most)
     width = _KEYS if is_free(columns) else min(_KEYS, -(-columns // 16) * 16)
     wide = -(-size // lanes) * lanes
     dots = not is_free(rows) and rows <= _FEW and k.strides[3] == 1 and depth % lanes == 0
@@ -189,7 +196,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         past=attributes.get(_PAST, 0),
         left=min(left, _FAR) if left >= 0 else None,
         right=min(*reach, _FAR) if reach else None,
-        bounded=bool(reach) or left >= 0,
+        bounded=is_bounded,
         cut=lengths is not None or is_free(columns) or columns % lanes != 0,
         scale=c_types.literal(1 / math.sqrt(depth) if scale is None else float(scale), _FLOAT),
         softcap=c_types.literal(softcap, _FLOAT) if softcap else "",
@@ -198,9 +205,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(body, tuple(constants), 4 * end, helpers)
 
 
-def _even(rows: int) -> int:
-    """Rows of a block, so that all blocks have nearly as many."""
-    blocks = max(-(-rows // _ROWS), 1)
+def _even(rows: int, most: int) -> int:
+    """Rows of a block, at most so many, so that all blocks have nearly as many."""
+    blocks = max(-(-rows // most), 1)
     share = -(-rows // blocks)
     return max(share if blocks == 1 else -(-share // 6) * 6, 1)
 

@@ -78,6 +78,8 @@ def cases() -> dict[str, Built]:
         "grouped_row": built((2, 8, 1, 32), (2, 2, 133, 32)),
         "primes": built((2, 3, 13, 7), (2, 3, 17, 7), 5),
         "several_blocks": built((1, 2, 131, 16), (1, 2, 197, 16)),
+        "a_block_of_many_rows": built((1, 6, 197, 16), (1, 6, 131, 16)),
+        "several_blocks_of_many_rows": built((2, 4, 215, 16), (2, 4, 70, 16)),
         "causal": built((2, 4, 70, 16), (2, 2, 131, 16), 24, is_causal=1),
         "bias": built((1, 2, 33, 8), (1, 2, 77, 8), mask=bias(33, 77), softcap=2.0, scale=0.5),
         "bias_of_heads": built((1, 2, 2, 32), (1, 2, 90, 32), mask=bias(1, 2, 2, 90)),
