@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
-from eqsat.rules.ast import Condition, Match, Target, plain
+from eqsat.rules.ast import Condition, Match, Name, Target, plain
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand, most_clauses
 from eqsat.rules.location import is_shipped
 from eqsat.rules.signatures import signature
+from eqsat.rules.tree import walk
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
@@ -50,6 +51,7 @@ def problems(target: Target) -> Iterator[TargetError]:
     yield from _supports(target)
     yield from _composites(target)
     yield from _families(target)
+    yield from _costs(target)
 
 
 def doubts(target: Target) -> Iterator[str]:
@@ -122,6 +124,22 @@ def _families(target: Target) -> Iterator[TargetError]:
     behind = _Behind[str]()
     for entry in target.families:
         yield from behind.look("a `family`", entry.names, entry.where, str(entry.place))
+
+
+def _costs(target: Target) -> Iterator[TargetError]:
+    """Costs that depend on no kernel are known now, and not only when the first kernel is priced."""
+    from eqsat.targets.kernel_cost import priced
+
+    known = {name: getattr(target, name) for name in ("bandwidth", "launch")}
+    entries = [(e.cost, f"`{', '.join(map(str, e.ops)) or '*'}`") for e in target.supports]
+    entries += [(c.cost, f"`{c.name}`") for c in target.composites]
+    entries += [(f.cost, f"`{', '.join(f.names) or '*'}`") for f in target.families]
+    for cost, what in entries:
+        if cost is not None and all(x.name in known for x in walk(cost) if isinstance(x, Name)):
+            try:
+                priced(cost, known, what)
+            except TargetError as error:
+                yield error
 
 
 class _Behind(Generic[_Name]):

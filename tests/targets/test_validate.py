@@ -104,6 +104,19 @@ def test_a_host_runs_everything() -> None:
     assert any("run every operator" in m for m in messages(read("    supports * where x.rank == 4\n", head)))
 
 
+@pytest.mark.parametrize(
+    ("cost", "value"), [("-1", "-1"), ("launch - 1", "-0.99"), ("1 / 0", "nothing: "), ("inf - inf", "not a number")]
+)
+@pytest.mark.parametrize("entry", ["supports Add", "composite c : exact\n        Abs(x + y)\n       "])
+def test_costs_that_no_kernel_can_have(entry: str, cost: str, value: str) -> None:
+    (message,) = messages(read(f"    {entry} cost {cost}\n"))
+    assert "must be a number of seconds, 0 or more" in message and value in message
+
+
+def test_a_kernel_may_be_free_and_its_cost_may_depend_on_it() -> None:
+    assert messages(read("    supports Reshape cost 0\n    supports Add cost launch + x.size / bandwidth\n")) == []
+
+
 def test_patterns_that_explode() -> None:
     ops = "(Relu | Tanh | Sigmoid | Exp | Abs | Neg | Sqrt)"
     target = read(f"    composite big : exact\n        {ops}({ops}({ops}(x)))\n")
