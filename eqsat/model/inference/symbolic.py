@@ -68,7 +68,7 @@ def infer(
             if array is not None and array.dtype == object and array.ndim < 2:
                 context.set_symbolic_value(operand, [_symbolic(context, x) for x in array.reshape(-1).tolist()])
         rule(context, node)
-    except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
         raise contradiction(place, inputs, str(error)) from error
     if context.errors:
         raise contradiction(place, inputs, context.errors[0].message)
