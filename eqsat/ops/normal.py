@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
+import onnx_ir as ir
+
 from eqsat.schema.attributes import attr, default_attrs
 from eqsat.schema.dtypes import FLOAT8
 from eqsat.schema.types import Attrs, AttrValue, Dim, OpKey, TensorType
