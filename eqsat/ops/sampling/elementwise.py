@@ -7,7 +7,6 @@ import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Shape, broadcast
 from eqsat.ops.sampling.node import Fill, Node
-from eqsat.schema.dtypes import FLOAT8
 from eqsat.ops.sampling.plain import attributes, plain
 
 _ORDER = {"known": 0, "node": 1, "input": 2, "constant": 3, "number": 4}
@@ -40,8 +39,8 @@ def binary(node: Node) -> None:
 
 
 def divide(node: Node) -> None:
-    if node.op.name == "Mod":
-        node.attr("fmod", int(node.dtype(0).is_floating_point() or node.chance.happens(0.3)))
+    if node.op.name == "Mod" and node.dtype(0).is_floating_point():
+        node.attr("fmod", 1)
     together(node, {1: "nonzero"})
 
 
@@ -106,9 +105,7 @@ def cast(node: Node) -> None:
     other = other or (node.kind(0) != "known" and "to" in node.required and node.chance.happens(0.7))
     node.draw(0, node.shape, dtype=node.chance.one_of(types) if other else None)
     wished = node.result()
-    to = node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
-    if ir.DataType(to) in FLOAT8 and node.chance.happens(0.4):
-        node.attr("saturate", 0)
+    node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
 
 
 def activation(node: Node) -> None:
