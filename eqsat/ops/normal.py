@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-import onnx_ir as ir
-
 from eqsat.schema.attributes import attr, default_attrs
+from eqsat.schema.dtypes import FLOAT8
 from eqsat.schema.types import Attrs, AttrValue, Dim, OpKey, TensorType
-
-_FLOAT8 = frozenset(d for d in ir.DataType if d.name.startswith("FLOAT8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ def saturation(given: Given) -> Changes:
     """``saturate`` means something where the result, of the type ``to`` or of the second input's, has 8 bits."""
     like = given.inputs[1] if len(given.inputs) > 1 else None
     target = attr(given.attrs, "to", None if like is None else like.dtype)
-    return _NOTHING if target is None or target in _FLOAT8 else {"saturate": given.default("saturate")}
+    return _NOTHING if target is None or target in FLOAT8 else {"saturate": given.default("saturate")}
 
 
 def storage_order(given: Given) -> Changes:

@@ -23,6 +23,8 @@ _BY_NAME = {d.name.lower(): d for d in ir.DataType if d != ir.DataType.UNDEFINED
 
 BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 """The element types of quantized tensors."""
+FLOAT8 = frozenset(d for d in ir.DataType if d.name.startswith("FLOAT8"))
+"""The element types for which operators say whether numbers that are too large become the largest."""
 
 
 def to_dtype(dtype: DTypeLike, *, place: str = "") -> ir.DataType:

@@ -240,7 +240,7 @@ declare("RMSNormalization", numpy=rms_normalization, macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer,
     together=equal_axes.broadcasting, magnitude=ORDINARY)
 declare("MeanVarianceNormalization", numpy=mean_variance_normalization, macs=count.input_elements,
-    checks=(attributes.axes_attribute,), normal_form=(normal.axes,))
+    checks=(attributes.axes_attribute,), normal_form=(normal.axes,), sampling=normalizing.mean_variance)
 declare("LRN", numpy=local_response_normalization, macs=count.local_response,
     checks=(attributes.positive("size"), layers.lrn))
 declare("LpNormalization", numpy=lp_normalization, traits=OWN_ATTRIBUTES, macs=count.input_elements,

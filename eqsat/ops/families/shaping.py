@@ -199,7 +199,7 @@ declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | 
     need=need_constant_of_shape, checks=(movement.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | ROUNDS | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
     checks=(attributes.range_, movement.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)
-declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
+declare("EyeLike", numpy=eye_like, traits=MOVES, sampling=indexing.eye, bounds=bounds.identity)
 declare("Trilu", numpy=triangle, traits=MOVES, checks=(movement.parameters(numbers=(1,)),), sampling=indexing.triangle,
     magnitude=OF_FIRST)
 declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,

@@ -75,6 +75,10 @@ def _rest(node: Node, batch: int, heads: tuple[int, int], steps: tuple[int, int]
         node.attr("scale", chance.one_of((1.0, 0.5, 0.125)))
     if chance.happens(0.2):
         node.attr("is_causal", 1)
+    if chance.happens(0.2):
+        node.attr("softcap", chance.one_of((0.5, 2.0)))
+    if node.outputs > 3:
+        node.attr("qk_matmul_output_mode", chance.number(0, 3))
 
 
 def rotary(node: Node) -> None:

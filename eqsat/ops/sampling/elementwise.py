@@ -8,6 +8,7 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Shape, broadcast
 from eqsat.ops.sampling.node import Fill, Node
 from eqsat.ops.sampling.plain import attributes, plain
+from eqsat.schema.dtypes import FLOAT8
 
 _ORDER = {"known": 0, "node": 1, "input": 2, "constant": 3, "number": 4}
 _EQUAL = {"node": 0.75, "input": 0.6, "constant": 0.3, "number": 0.15}
@@ -39,8 +40,8 @@ def binary(node: Node) -> None:
 
 
 def divide(node: Node) -> None:
-    if node.op.name == "Mod" and node.dtype(0).is_floating_point():
-        node.attr("fmod", 1)
+    if node.op.name == "Mod":
+        node.attr("fmod", int(node.dtype(0).is_floating_point() or node.chance.happens(0.3)))
     together(node, {1: "nonzero"})
 
 
@@ -105,7 +106,9 @@ def cast(node: Node) -> None:
     other = other or (node.kind(0) != "known" and "to" in node.required and node.chance.happens(0.7))
     node.draw(0, node.shape, dtype=node.chance.one_of(types) if other else None)
     wished = node.result()
-    node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
+    to = node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
+    if ir.DataType(to) in FLOAT8 and node.chance.happens(0.4):
+        node.attr("saturate", 0)
 
 
 def activation(node: Node) -> None:

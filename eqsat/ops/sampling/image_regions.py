@@ -51,10 +51,13 @@ def columns_to_image(node: Node) -> None:
     steps = [chance.number(1, 3) for _ in block]
     strides = node.attr("strides", tuple(chance.number(1, 2) for _ in block))
     dilations = node.attr("dilations", tuple(1 if chance.happens(0.7) else 2 for _ in block))
-    node.attr("pads", (0,) * 4)
-    if len(strides) != 2 or len(dilations) != 2:
+    pads = node.attr("pads", tuple(chance.number(0, 1) if chance.happens(0.3) else 0 for _ in range(4)))
+    if len(strides) != 2 or len(dilations) != 2 or len(pads) != 4:
         raise Rejected("no image of two dimensions")
     image = [(s - 1) * step + d * (b - 1) + 1 for s, step, d, b in zip(steps, strides, dilations, block, strict=True)]
+    image = [d - pads[i] - pads[i + 2] for i, d in enumerate(image)]
+    if min(image) < 1:
+        raise Rejected("no image")
     node.draw(0, (chance.number(1, 2), chance.number(1, 2) * math.prod(block), math.prod(steps)))
     node.draw(1, (2,), values=np.asarray(image, np.int64), dtype=_INT64)
     node.draw(2, (2,), values=np.asarray(block, np.int64), dtype=_INT64)
@@ -110,7 +113,7 @@ def deformable_convolution(node: Node) -> None:
         raise Rejected("no groups")
     kernel = node.attr("kernel_shape", tuple(chance.number(1, min(2, d)) for d in shape[2:]))
     strides = node.attr("strides", tuple(chance.number(1, 2) for _ in range(2)))
-    dilations = node.attr("dilations", (1, 1))
+    dilations = node.attr("dilations", tuple(1 if chance.happens(0.7) else 2 for _ in range(2)))
     pads = node.attr("pads", tuple(chance.number(0, k - 1) for k in (*kernel, *kernel)))
     if not len(kernel) == len(strides) == len(dilations) == 2 or len(pads) != 4:
         raise Rejected("no image of two dimensions")

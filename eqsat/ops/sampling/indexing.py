@@ -10,6 +10,7 @@ from eqsat.ops.sampling.node import Node
 from eqsat.schema.opset import MICROSOFT
 
 _INT64 = ir.DataType.INT64
+_ONES = (ir.DataType.FLOAT, ir.DataType.INT32, _INT64)
 
 
 def _data(node: Node, i: int = 0) -> Shape:
@@ -96,6 +97,18 @@ def top_k(node: Node) -> None:
     if chance.happens(0.2):
         node.attr("sorted", 0)
     node.draw(1, (1,), values=np.asarray([chance.number(1, shape[axis])], np.int64), dtype=_INT64)
+
+
+def eye(node: Node) -> None:
+    """Ones on any diagonal, also on one beside the matrix."""
+    chance = node.chance
+    shape = node.draw(0, node.shape if node.shape is not None and len(node.shape) == 2 else chance.shape(2))
+    if len(shape) != 2:
+        raise Rejected("no matrix")
+    node.attr("k", chance.number(-shape[0], shape[1]) if chance.happens(0.6) else 0)
+    wished = node.result()
+    if chance.happens(0.4) or wished not in (None, node.dtype(0)):
+        node.attr("dtype", int(wished if wished is not None else chance.one_of(_ONES)))
 
 
 def triangle(node: Node) -> None:

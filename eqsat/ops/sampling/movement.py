@@ -98,8 +98,9 @@ def reshape(node: Node) -> None:
     said = list(target)
     if said and 0 not in said and chance.happens(0.4):
         said[chance.number(0, len(said) - 1)] = -1
+    literally = node.attr("allowzero", int(chance.happens(0.15)))
     for i in range(min(len(said), len(shape))):
-        if said[i] == shape[i] and chance.happens(0.3):
+        if said[i] == shape[i] and not literally and chance.happens(0.3):
             said[i] = 0
     node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
@@ -345,7 +346,9 @@ def scatter_nd(node: Node) -> None:
 
 def blocks(node: Node) -> None:
     chance = node.chance
-    b = node.attr("blocksize", 2)
+    b = node.attr("blocksize", chance.one_of((2, 2, 2, 3, 1)))
+    if b < 1:
+        raise Rejected("no blocks")
     if node.op.name == "DepthToSpace":
         node.attr("mode", chance.one_of(("DCR", "CRD")))
         node.draw(0, (chance.number(1, 2), b * b * chance.number(1, 2), chance.number(1, 3), chance.number(1, 3)))

@@ -30,6 +30,13 @@ def batch(node: Node) -> None:
     node.draw(4, (channels,), fill="positive")
 
 
+def mean_variance(node: Node) -> None:
+    """Over the axes of an image's channels, or over some others."""
+    chance, shape = node.chance, _image(node, 1)
+    some = tuple(a for a in range(len(shape)) if chance.happens(0.5)) or (len(shape) - 1,)
+    node.attr("axes", (0, 2, 3) if len(shape) >= 4 and chance.happens(0.4) else some)
+
+
 def instance(node: Node) -> None:
     _epsilon(node)
     channels = _image(node, 3)[1]

@@ -103,6 +103,8 @@ def _result(node: Node) -> None:
 def gemm(node: Node) -> None:
     chance = node.chance
     a_turned, b_turned = (node.attr(name, int(chance.happens(0.4))) for name in ("transA", "transB"))
+    if chance.happens(0.3):
+        node.attr("alpha", chance.one_of((0.5, 2.0)))
     rows, inner, columns = gemm_sizes(node, (0, a_turned), (3, b_turned))
     dtype = _byte(node, 0)
     node.draw(0, (inner, rows) if a_turned else (rows, inner), dtype=dtype)

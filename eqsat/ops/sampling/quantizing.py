@@ -8,7 +8,7 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Rejected, Shape
 from eqsat.ops.sampling.node import Node
 from eqsat.ops.sampling.windows import convolution_shapes
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, FLOAT8
 from eqsat.schema.opset import MICROSOFT
 
 
@@ -36,6 +36,8 @@ def quantize(node: Node) -> None:
     dtype = wished if wished is not None and wished in kinds else node.usual(kinds)
     if not node.has(2) and node.op.domain != MICROSOFT:
         node.attr("output_dtype", int(dtype))
+    if dtype in FLOAT8 and node.chance.happens(0.4):
+        node.attr("saturate", 0)
     _parameters(node, shape, 1, 2, dtype)
 
 

@@ -47,5 +47,7 @@ def loss(node: Node) -> None:
     node.attr("reduction", chance.one_of(("none", "mean", "sum")))
     places = (shape[0], *shape[2:])
     node.draw(1, places, values=chance.rng.integers(0, shape[1], places), dtype=_INT64)
+    if chance.happens(0.3):
+        node.attr("ignore_index", chance.number(-1, shape[1] - 1))
     if node.has(2):
         node.draw(2, (shape[1],), fill="positive")

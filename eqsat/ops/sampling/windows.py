@@ -150,6 +150,8 @@ def pool(node: Node) -> None:
         node.attr("count_include_pad", int(chance.happens(0.4)))
     elif node.op.name == "LpPool":
         node.attr("p", chance.number(1, 3))
+    elif node.op.name == "MaxPool" and node.outputs > 1:
+        node.attr("storage_order", int(chance.happens(0.3)))
     if not window.auto and chance.happens(0.2):
         node.attr("ceil_mode", 1)
     out = wish[2:] if wish else tuple(chance.number(1, 4) for _ in range(n))
