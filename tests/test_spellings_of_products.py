@@ -168,6 +168,7 @@ FAMILIES: dict[str, tuple[Callable[[str], Tensor], dict[str, object], set[str]]]
     "sequence": (sequence, dict(SEQUENCES), {"cpu", "c", "ort"}),
     "attention": (attention, dict(ATTENTIONS), {"c"}),
 }
+"""By name the network, its spellings, and the hosts for which all cost the same; values are compared for each host."""
 
 
 @pytest.mark.slow

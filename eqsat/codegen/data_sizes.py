@@ -248,7 +248,7 @@ class DataSizes:
         return replace(call, operands=operands, types=[None] * len(call.types))
 
     def _have_as_many(self, call: Call) -> None:
-        """Let the program check that an axis whose size is found out has as many elements as a TopK takes."""
+        """Let the program check that an axis of a size that is not known here has as many elements as a TopK takes."""
         x, asked = call.operands
         assert x is not None and asked is not None
         size = x.shape[dict(plain(call.attrs))["axis"] % len(x.shape)]

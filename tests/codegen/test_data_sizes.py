@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -237,6 +238,11 @@ def test_sizes_of_arguments_and_of_data_go_together() -> None:
         np.testing.assert_allclose(compiled.run({"x": x})["y"], np.exp(x[x > 0]), rtol=1e-5)
 
 
+def test_a_range_as_on_the_command_line_is_told_how_to_be_written() -> None:
+    with pytest.raises(ModelError, match=re.escape("dims={'s': (1, 8)}")):
+        CModel(load(model("(float[s] x) => (float[s] y) {y = Exp(x)}")), dims={"s": "1..7"})
+
+
 def test_a_size_without_bound_is_named_with_the_option_to_copy(tmp_path: Path) -> None:
     body = "(int64[1] s) => (float[n] y) {t = ConstantOfShape(s) y = Exp(t)}"
     with pytest.raises(CodegenError, match=r"nothing bounds .*--dim t=\.\.N.*'t'"):
@@ -309,10 +315,14 @@ def test_more_of_the_largest_than_there_are_end_the_run(k: int | None) -> None:
                     np.testing.assert_array_equal(compiled.run(feed)["y"], want)
 
 
-def test_indices_outside_of_an_axis_are_taken_at_its_ends() -> None:
-    compiled = CModel(load(model("(float[5] x, int64[4] i) => (float[4] y) {y = Gather(x, i)}")))
+def test_indices_outside_of_an_axis_are_taken_at_its_ends_and_write_nothing() -> None:
     at = np.array([-(10**12), -6, 5, 10**12])
-    assert compiled.run({"x": np.arange(5, dtype=F), "i": at})["y"].tolist() == [0, 0, 4, 4]
+    x = np.arange(5, dtype=F)
+    compiled = CModel(load(model("(float[5] x, int64[4] i) => (float[4] y) {y = Gather(x, i)}")))
+    assert compiled.run({"x": x, "i": at})["y"].tolist() == [0, 0, 4, 4]
+    scatter = "(float[5] x, int64[4] i, float[4] u) => (float[5] y) {y = ScatterElements<axis=0>(x, i, u)}"
+    compiled = CModel(load(model(scatter)))
+    assert compiled.run({"x": x, "i": at, "u": np.full(4, 9, F)})["y"].tolist() == x.tolist()
 
 
 def test_the_caller_gives_no_array_for_a_result_of_unknown_size() -> None:

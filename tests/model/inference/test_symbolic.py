@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
 from eqsat.model.inference import annotate
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.load import load
-from eqsat.schema.types import TensorType
+from eqsat.schema.attributes import default_attrs
+from eqsat.schema.types import OpKey, TensorType
 
 ENDS = (0, 1, 5, 128, -1, -3, 10**9, 2**31 - 1, 2**63 - 1)
 
@@ -218,3 +220,12 @@ def test_the_shape_of_an_expand_that_pytorch_writes_is_followed():
     assert y is not None and u is not None
     assert [d.value for d in y if isinstance(d, ir.SymbolicDim)] == ["N", "K", "M"]
     assert "K" not in str(u)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_a_resized_image_without_pixels_has_no_known_proportions(policy: str) -> None:
+    resize = OpKey("", "Resize")
+    attributes = tuple(sorted({**dict(default_attrs(resize)), "keep_aspect_ratio_policy": policy}.items()))
+    types = [TensorType(ir.DataType.FLOAT, (1, 1, 0, 4)), None, None, TensorType(ir.DataType.INT64, (4,))]
+    (found,) = infer_types(resize, attributes, types, [None, None, None, np.array([1, 1, 3, 4])], 1)
+    assert found is not None and found.shape is not None and found.shape[2] is None
