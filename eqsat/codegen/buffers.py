@@ -171,9 +171,9 @@ class Place:
             return False
         for axis, _, (lo, hi) in wanted:
             outer = self.axes[axis][0]
-            before, behind = buffer.halo[outer]
+            before, after = buffer.halo[outer]
             # More room than is read does no harm, so that of free sizes is a number too.
-            buffer.halo[outer] = (max(before, closer_bounds(lo)[1]), max(behind, closer_bounds(hi)[1]))
+            buffer.halo[outer] = (max(before, closer_bounds(lo)[1]), max(after, closer_bounds(hi)[1]))
             buffer.pad = pad
         return True
 

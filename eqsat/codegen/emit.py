@@ -329,8 +329,8 @@ class _Emitter:
         inputs = [self._location(x, True) for x in self.program.groups[group].operands]
         outputs = [self._location(y, False) for y in self.program.groups[group].results]
         at = self.memory.get(group, 0)
-        before, behind = self.backends.around(self.program.groups[group], inputs, outputs, at)
-        return [*before, *portable, behind]
+        before, after = self.backends.around(self.program.groups[group], inputs, outputs, at)
+        return [*before, *portable, after]
 
     def _shared(self, span: Span) -> dict[Buffer, str]:
         """Buffers that a region shares with the rest of the program, and the names of the parameters for them."""

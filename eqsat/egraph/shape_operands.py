@@ -91,10 +91,10 @@ def _from_end(at: object, n: object) -> int | None:
         return at
     if not isinstance(at, Size) or not isinstance(n, int | Size):
         return None
-    behind = at - n
+    from_end = at - n
     # Position -k is the same only where there are k elements.
-    is_number = is_whole(behind)
-    return (END if behind >= 0 else behind if closer_bounds(n)[0] >= -behind else None) if is_number else None
+    is_number = is_whole(from_end)
+    return (END if from_end >= 0 else from_end if closer_bounds(n)[0] >= -from_end else None) if is_number else None
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -107,7 +107,7 @@ class Trace:
         """The state that follows from another value of one tensor; ``state`` is not changed."""
         slot = self._slots[changed]
         if slot not in self._affected:
-            self._affected[slot] = self._behind(slot)
+            self._affected[slot] = self._downstream(slot)
         values = state.copy()
         values[slot] = value
         self._execute(values, self._affected[slot])
@@ -140,7 +140,7 @@ class Trace:
                 for slot, value in zip(step.outputs, results, strict=False):
                     values[slot] = value
 
-    def _behind(self, slot: int) -> list[int]:
+    def _downstream(self, slot: int) -> list[int]:
         """Steps that depend on a slot."""
         touched = {slot}
         found = []

@@ -305,7 +305,7 @@ def _without_sets(given: Ensemble, values: np.ndarray) -> Ensemble:
         return given
     ends = np.flatnonzero(np.isnan(values))
     if len(ends) != len(askers):
-        raise ValueError(f"membership_values has {len(ends)} sets, each with NaN behind it, not {len(askers)}")
+        raise ValueError(f"membership_values has {len(ends)} sets, each with NaN after it, not {len(askers)}")
     sets = np.split(values, ends + 1)
     made = {name: [getattr(given, name)] for name in ("feature", "threshold", "mode", "missing", "true", "false")}
     following = len(given.mode)

@@ -159,7 +159,7 @@ def summation(given: Given) -> Changes:
         labels = left.replace(",", "").replace(".", "")
         result = ("..." if "..." in left else "") + "".join(c for c in sorted(set(labels)) if labels.count(c) == 1)
     if "..." in result:
-        dots = _behind_ellipses(terms, given)
+        dots = _after_ellipses(terms, given)
         terms, result = [term.replace("...", dots) for term in terms], result.replace("...", dots)
     labels = dict.fromkeys("".join((*terms, result)).replace("...", ""))
     if not all(label in ascii_letters for label in labels):
@@ -168,7 +168,7 @@ def summation(given: Given) -> Changes:
     return {"equation": f"{','.join(terms)}->{result}".translate(names)}
 
 
-def _behind_ellipses(terms: Sequence[str], given: Given) -> str:
+def _after_ellipses(terms: Sequence[str], given: Given) -> str:
     """Unused letters for the axes that all ellipses of the operands stand for, or an ellipsis."""
     hidden = set[tuple[Dim, ...]]()
     for term, known in zip(terms, given.inputs, strict=True):

@@ -206,7 +206,7 @@ class _Editor:
         for i, found in notes.items():
             node = self.nodes[i]
             assert node is not None and node.body is not None
-            results = tuple(self._behind(v, chain) for v, chain in zip(node.outputs, found.results, strict=True))
+            results = tuple(self._downstream(v, chain) for v, chain in zip(node.outputs, found.results, strict=True))
             inputs = tuple(self._before(v, chain) for v, chain in zip(node.inputs, found.operands, strict=True))
             body = _annotated(node.body, found)
             self.nodes[i] = replace(node, body=body, inner=(), inputs=inputs, outputs=results)
@@ -215,7 +215,7 @@ class _Editor:
         plan: Plan = replace(self.assembled.plan, nodes=nodes)
         return Assembled(plan, tuple(self.assembled.enodes[k] for k in kept))
 
-    def _behind(self, value: int | None, chain: _Chain) -> int | None:
+    def _downstream(self, value: int | None, chain: _Chain) -> int | None:
         """The value after those annotations of a chain that already follow a value; these annotations are removed."""
         for annotation in chain:
             readers = self.readers.get(value, []) if value is not None and value not in self.held else []

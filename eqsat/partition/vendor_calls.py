@@ -140,8 +140,8 @@ class _Filling:
             elif isinstance(part, ast.Name) and part.name not in self.env:
                 made += ABSENT
             else:
-                value, behind = self._value(part), "".join(p for p in call[k + 1 : k + 2] if isinstance(p, str))
-                made += value if _is_argument(made, value, behind) else NO_VALUE
+                value, after = self._value(part), "".join(p for p in call[k + 1 : k + 2] if isinstance(p, str))
+                made += value if _is_argument(made, value, after) else NO_VALUE
         return made
 
     def _value(self, part: Expr) -> str:
@@ -190,9 +190,9 @@ class _Filling:
         raise Unknown(f"{type(value).__name__} is not a value of C")
 
 
-def _is_argument(before: str, value: str, behind: str) -> bool:
+def _is_argument(before: str, value: str, after: str) -> bool:
     """Whether a value may stand there in C: a size becomes an expression, which is part of no name and no string."""
     if not re.search(r"\{[=?]", value):
         return True
-    in_name = re.search(r"\w$", before) or re.match(r"\w", behind)
+    in_name = re.search(r"\w$", before) or re.match(r"\w", after)
     return not in_name and len(re.findall(r'(?<!\\)"', before)) % 2 == 0

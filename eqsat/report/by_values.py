@@ -38,8 +38,8 @@ def covered(
         results = [v for v in step.makes if v in shared]
         if not results:
             continue
-        stands_for = _behind(before, own, results, ends)
-        for other in _behind(after, made, results, ends) | {k}:
+        stands_for = _downstream(before, own, results, ends)
+        for other in _downstream(after, made, results, ends) | {k}:
             found[other] |= stands_for
     return [tuple(sorted(nodes)) for nodes in found]
 
@@ -53,7 +53,7 @@ def _makers(steps: Sequence[NodeValues]) -> dict[int, list[int]]:
     return found
 
 
-def _behind(
+def _downstream(
     steps: Sequence[NodeValues], makers: dict[int, list[int]], results: Sequence[int], ends: Collection[int]
 ) -> set[int]:
     """The nodes that compute some values, back to values that end the search."""

@@ -43,7 +43,7 @@ class _Line:
     clause: Clause
     above: list[Comment] = field(default_factory=list)
     early: list[Comment] = field(default_factory=list)
-    behind: Comment | None = None
+    trailing: Comment | None = None
 
 
 def _assemble(clauses: list[Clause], source: Source) -> str:
@@ -89,9 +89,9 @@ def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after
     """
     if row.clause.header:
         if inside and not inside[0].alone:
-            row.behind, *inside = inside
+            row.trailing, *inside = inside
     elif inside and not inside[-1].alone and inside[-1].line == row.clause.span.last:
-        *inside, row.behind = inside
+        *inside, row.trailing = inside
     if not inside:
         return
     if not row.clause.header and (before is None or not before.clause.header):
@@ -99,8 +99,8 @@ def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after
     elif after is not None:
         after.early += inside
     else:
-        texts = [c.text.strip() for c in (*([row.behind] if row.behind else []), *inside)]
-        row.behind = Comment(inside[0].line, " ".join(texts), False)
+        texts = [c.text.strip() for c in (*([row.trailing] if row.trailing else []), *inside)]
+        row.trailing = Comment(inside[0].line, " ".join(texts), False)
 
 
 def _separate(out: list[str], row: _Line, source: Source) -> None:
@@ -120,21 +120,21 @@ def _blank_if(out: list[str], source: Source, line: int, wanted: bool) -> None:
 
 def _put(out: list[str], row: _Line, before: _Line | None) -> None:
     clause = row.clause
-    if before is not None and clause.joins and not (before.behind or row.above):
+    if before is not None and clause.joins and not (before.trailing or row.above):
         stood_there = before.clause.span.last == clause.span.first
         one_line = stood_there and len(clause.text) == len(before.clause.text) == 1
         if one_line and len(out[-1]) + len(clause.joins) + len(clause.text[0]) <= WIDTH:
             out[-1] += clause.joins + clause.text[0]
-            _behind(out, row)
+            _append_trailing(out, row)
             return
     out.append(" " * clause.indent + clause.text[0])
     out += clause.text[1:]
-    _behind(out, row)
+    _append_trailing(out, row)
 
 
-def _behind(out: list[str], row: _Line) -> None:
-    if row.behind is not None:
-        out[-1] += f"  {_text(row.behind)}"
+def _append_trailing(out: list[str], row: _Line) -> None:
+    if row.trailing is not None:
+        out[-1] += f"  {_text(row.trailing)}"
 
 
 def _text(comment: Comment) -> str:

@@ -68,18 +68,18 @@ class Source:
     def _texts(self) -> tuple[dict[int, str], dict[int, str]]:
         """Comments by line: those with a line of their own, and those at the end of a line."""
         alone = {c.line: c.text for c in self.comments if c.alone}
-        behind = {c.line: c.text for c in self.comments if not c.alone}
-        return alone, behind
+        trailing = {c.line: c.text for c in self.comments if not c.alone}
+        return alone, trailing
 
     def doc(self, header: int, last: int, body: int) -> str:
         """Comment lines right above line ``header``, on it up to ``last``, and right below up to line ``body``."""
-        alone, behind = self._texts
+        alone, trailing = self._texts
         above = []
         line = header - 1
         while line in alone:
             above.append(alone[line])
             line -= 1
-        texts = above[::-1] + [behind[n] for n in range(header, last + 1) if n in behind]
+        texts = above[::-1] + [trailing[n] for n in range(header, last + 1) if n in trailing]
         line = last + 1
         while line in alone and line < body:
             texts.append(alone[line])

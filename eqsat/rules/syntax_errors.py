@@ -311,10 +311,10 @@ def _declaration_hint(token: Token, text: str) -> str:
     if token.value in ("//", "/"):
         return "`#` begins a comment"
     guess = did_you_mean(token.value, ("rule", "target", "host", "operator", "let"))
-    behind = text[token.end_pos or 0 :].lstrip()
+    after = text[token.end_pos or 0 :].lstrip()
     if guess:
         return guess
-    if behind.startswith(":"):
+    if after.startswith(":"):
         return f"a rule begins with the word: `rule {_shown(token)} : CLASS`"
     return "a declaration comes first: `rule NAME : CLASS`, or `target NAME` above the settings of a target"
 

@@ -185,7 +185,7 @@ class ControlText:
         before += [f"ptrdiff_t {m.variable} = {m.first};" for m in loop.measured]
         inside = [f"int64_t found[{len(loop.measured)}];"] if loop.measured else []
         inside += [self._call_of(0, isa), *self._measurements(loop)]
-        behind: list[str] = []
+        after: list[str] = []
         for k, state in enumerate(loop.states):
             c = _c(self._result("state", k))
             first, second = self._alternating(loop, k)
@@ -196,20 +196,20 @@ class ControlText:
             if y is not None and (not loop.fixed or state.shape is not None):
                 last = self._result("state", k)
                 size = _bytes(last if state.shape is None else Tensor(last.name, last.dtype, state.shape))
-                behind.append(f"if (state{k} != y{state.result}) memcpy(y{state.result}, state{k}, {size});")
-        behind += [f"y{loop.reported}[{n}] = {name};" for n, name in enumerate(loop.last_sizes)]
+                after.append(f"if (state{k} != y{state.result}) memcpy(y{state.result}, state{k}, {size});")
+        after += [f"y{loop.reported}[{n}] = {name};" for n, name in enumerate(loop.last_sizes)]
         if loop.counted is not None:
-            behind.append(f"y{loop.counted}[0] = trip;")
+            after.append(f"y{loop.counted}[0] = trip;")
         elif loop.rounds is None:
             for (_, row), sink in self._results():
                 y = self.node.outputs[sink.index] if sink.kind == "row" else None
                 if y is not None and y.shape[0]:
-                    behind += [f"if (trip < {y.shape[0]})"]
+                    after += [f"if (trip < {y.shape[0]})"]
                     count = self._elements_of_row(sink.index, row)
                     at, rest = f"y{sink.index} + trip * {count}", f"(size_t)({y.shape[0]} - trip)"
-                    behind.append(f"    memset({at}, 0, {rest} * {count} * {c_types.size(row.dtype)});")
+                    after.append(f"    memset({at}, 0, {rest} * {count} * {c_types.size(row.dtype)});")
         head = f"for (; {' && '.join(tests)}; trip++) {{"
-        return [*before, "int64_t trip = 0;", head, *(f"    {line}" for line in inside), "}", *behind]
+        return [*before, "int64_t trip = 0;", head, *(f"    {line}" for line in inside), "}", *after]
 
     def _measurements(self, loop: Loop) -> list[str]:
         """Statements after a round that compare the sizes it reports, and then copy the rows that have such sizes."""

@@ -214,7 +214,7 @@ def _nearest(excess: dict[int, float], needs: Sets) -> list[int]:
     """The most violated needs, without those that come after another one and are no longer violated."""
     violated = {other: value for other, value in excess.items() if value > LEAST_VIOLATION}
 
-    def behind(other: int) -> bool:
+    def follows_nearer(other: int) -> bool:
         for near, value in violated.items():
             if near == other or NO_FACT in (near, other) or value < violated[other] - 1e-9:
                 continue
@@ -225,7 +225,7 @@ def _nearest(excess: dict[int, float], needs: Sets) -> list[int]:
         return False
 
     ranked = sorted(violated, key=lambda other: (-violated[other], other))
-    return [other for other in ranked if not behind(other)][:PER_FACT]
+    return [other for other in ranked if not follows_nearer(other)][:PER_FACT]
 
 
 def _witness(reads: list[int], other: int, needs: Sets) -> int:

@@ -101,7 +101,7 @@ class Zones:
         sets = DisjointSets(problem.classes)
         apart = []
         for klass in range(problem.classes):
-            behind: int | None = None
+            beyond: int | None = None
             for node in formulation.dominators.options[klass]:
                 if formulation.x[node, target] >= 0:
                     for child in self.touching(target, node):
@@ -109,8 +109,8 @@ class Zones:
                     mask = 0
                     for child in problem.children[node]:
                         mask |= self._beyond[target][child]
-                    behind = mask if behind is None else behind & mask
-            apart.append(behind or 0)
+                    beyond = mask if beyond is None else beyond & mask
+            apart.append(beyond or 0)
         self._apart[target] = self._among_must([apart[klass] for klass in self._must.tolist()])
         groups: dict[int, list[int]] = {}
         for klass in np.flatnonzero(formulation.made[:, target] >= 0).tolist():
@@ -157,10 +157,10 @@ class Zones:
                     at = int(left.argmax())
                     if left[at] > best:
                         best, entered_from[i] = left[at], at
-                    behind = np.where(apart[i, :i], enter[:i], -np.inf)
-                    at = int(behind.argmax())
-                    if behind[at] > best:
-                        best, entered_from[i], from_apart[i] = behind[at], at, True
+                    switched = np.where(apart[i, :i], enter[:i], -np.inf)
+                    at = int(switched.argmax())
+                    if switched[at] > best:
+                        best, entered_from[i], from_apart[i] = switched[at], at, True
                 enter[i] = gain[i] + best
             if i and price[i] < np.inf:
                 entered = np.where(below, enter[:i], -np.inf)

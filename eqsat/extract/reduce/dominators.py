@@ -96,7 +96,7 @@ class Dominators:
         return mask
 
     def beyond(self, target: int) -> list[int]:
-        """Per class what lies behind another target: the k for which every program with c has a path c → … → w → … → k
+        """Per class what lies beyond another target: the k for which every program with c has a path c → … → w → … → k
         with a w off the target, w ≠ k (w may be c).
         """
         problem = self.problem

@@ -256,7 +256,7 @@ def _pooled(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version:
     pads = _window(attrs, "pads", 0, 2 * rank)
     spans = [(int(kernel[i]) - 1) * dilations[i] + 1 for i in range(rank)]
     if all(pads[i + rank] + strides[i] <= spans[i] for i in range(rank)):
-        return True  # The last window ends at most a stride behind the padding, and so begins before it.
+        return True  # The last window ends at most a stride after the padding, and so begins before it.
     if result is None or result.shape is None or not result.is_static:
         return False
     for i, (size, made) in enumerate(zip(known.shape[2:], result.shape[2:], strict=True)):

@@ -28,7 +28,7 @@ _MANY = 4
 
 
 def accepts(task: Task) -> bool:
-    """Float32 with an element, and nothing behind it."""
+    """Float32 with an element, and nothing after it."""
     x = task.inputs[0]
     if not isinstance(x, View) or x.dtype != ir.DataType.FLOAT or task.epilogue.steps:
         return False

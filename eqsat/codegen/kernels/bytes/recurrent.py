@@ -84,7 +84,7 @@ def _accepts(task: Task) -> bool:
 
 
 class _Scratch:
-    """Pieces of the working memory, behind the floats of the cell."""
+    """Pieces of the working memory, after the floats of the cell."""
 
     def __init__(self, floats: int) -> None:
         self.start = -(-4 * floats // _ALIGNED) * _ALIGNED

@@ -44,7 +44,7 @@ def local_response_normalization(task: Task) -> Kernel:
         "loops/lines.c.jinja",
         kind="neighbours",
         before=(size - 1) // 2,
-        behind=size - 1 - (size - 1) // 2,
+        after=size - 1 - (size - 1) // 2,
         alpha=f"({c_types.literal(task.attributes['alpha'], x.dtype)} / {c_types.literal(size, x.dtype)})",
         bias=c_types.literal(task.attributes["bias"], x.dtype),
         power=usual if beta == 0.75 else other,

@@ -1,7 +1,7 @@
 """Trees as small tables for generated C: nodes in one list, and each table in the smallest type that holds it.
 
-The child where the comparison fails stands behind its node, the other one is as many nodes away as the node says. A
-leaf says 0. Trees stand one behind the other, so that the distances are short. Leaves that say the same share it.
+The child where the comparison fails stands after its node, the other one is as many nodes away as the node says. A
+leaf says 0. Trees stand one after the other, so that the distances are short. Leaves that say the same share it.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Products:
         of_states: From ``h`` to ``sums``.
         of_reset: From ``reset`` to ``last``; of a GRU whose states are reset before the product.
         floats: By number of a constant, the elements of a direction; ``weights0`` is what of ``w0`` is of direction d.
-        scratch: Bytes of working memory of their own, behind the one for floats.
+        scratch: Bytes of working memory of their own, after the one for floats.
         templates: Files of declarations that the statements need.
     """
 
