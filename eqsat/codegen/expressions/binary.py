@@ -38,7 +38,7 @@ def modulo(attributes: Attributes, arguments: Arguments, result: ir.DataType) ->
     """Remainder with the divisor's sign, or with ``fmod`` the dividend's; by zero it is 0 in integers."""
     fmod = bool(attributes.get("fmod"))
     text = {
-        "floats": "fmod{f}({a}, {b})" if fmod else "modulo_{T}({a}, {b})",
+        "floats": "remainder_{T}({a}, {b})" if fmod else "modulo_{T}({a}, {b})",
         "signed": "({T})remainder_i{bits}({a}, {b})" if fmod else "({T})modulo_i{bits}({a}, {b})",
         "unsigned": "({T})({b} == 0 ? 0 : {a} % {b})",
     }.get(kind(result))

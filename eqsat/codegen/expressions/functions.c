@@ -83,6 +83,29 @@ static inline int64_t modulo_i64(int64_t a, int64_t b) {
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+/* fmodf: below 2^28 the quotient has so few bits that its product with b is exact in double. */
+static inline float remainder_float(float a, float b) {
+    const double x = fabs((double)a), y = fabs((double)b), q = x / y;
+    if (!(q < 268435456.0 && y <= 3.40282346638528859812e38)) {
+        return fmodf(a, b);
+    }
+    return copysignf((float)(x - (double)(int32_t)q * y), a);
+}
+
+/* fmod: below 2^26 the products of the quotient with both halves of b are exact. */
+static inline double remainder_double(double a, double b) {
+    const double x = fabs(a), y = fabs(b), q = x / y;
+    if (!(q < 67108864.0 && y <= 1.7976931348623157e308 && y >= 1e-290)) {
+        return fmod(a, b);
+    }
+    union { double d; uint64_t u; } high;
+    high.d = y;
+    high.u &= ~UINT64_C(0x7ffffff);
+    const double t = (double)(int32_t)q;
+    const double r = (x - t * high.d) - t * (y - high.d);
+    return copysign(r < 0.0 ? r + y : r, a);
+}
+
 static inline float modulo_float(float a, float b) {
     const float r = fmodf(a, b);
     if (b == 0.0f || r != r) {

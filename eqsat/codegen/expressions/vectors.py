@@ -29,6 +29,7 @@ for _name, _text in {
     "Log": "log@({a})",
     "Mul": "{a} * {b}",
     "Neg": "-{a}",
+    "Pow": "power@({a}, {b})",
     "Reciprocal": "1.0f / {a}",
     "Relu": "above@(SPLAT@(0.0f), {a})",
     "Sin": "sin@({a})",
@@ -47,6 +48,12 @@ def clip(attributes: Mapping[str, Any], arguments: _Arguments, isa: Isa) -> str 
     if low is not None:
         text = f"above@({low}, {text})"
     return f"below@({high}, {text})" if high is not None else text
+
+
+@vector_expression("Mod")
+def modulo(attributes: Mapping[str, Any], arguments: _Arguments, isa: Isa) -> str | None:
+    """The remainder with the sign of the dividend."""
+    return f"remainder@({arguments[0]}, {arguments[1]})" if attributes.get("fmod") else None
 
 
 @vector_expression("Identity", "Dropout")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, dense_strides
@@ -22,6 +23,13 @@ from eqsat.schema.types import OpKey
 
 _Operand = View | np.ndarray
 _MULTIPLY = OpKey("", "Mul")
+_POWERS: dict[float, list[tuple[OpKey, tuple[int, ...]]]] = {
+    -1.0: [(OpKey("", "Reciprocal"), (0,))],
+    0.5: [(OpKey("", "Sqrt"), (0,))],
+    2.0: [(_MULTIPLY, (0, 0))],
+    3.0: [(_MULTIPLY, (0, 0)), (_MULTIPLY, (1, 0))],
+}
+"""Steps that stand for a constant exponent; 0 is the base, 1 the result of the first step."""
 
 
 def _wants(task: Task) -> Wants:
@@ -98,13 +106,26 @@ def _cast_like(node: Node) -> list[Node]:
 
 
 @spelled("Pow")
-def _square(node: Node) -> list[Node]:
-    """A product in the place of a square: it is as exact, and vectors have it."""
+def _power(node: Node) -> list[Node]:
+    """A usual exponent as products, a root or a reciprocal; another one in the type of the base."""
     x, exponent = node.inputs
-    square = isinstance(exponent, np.ndarray) and exponent.size > 0 and bool((exponent == 2).all())
-    if square and isinstance(x, Tensor) and x.dtype in FLOATS and _is_like(x, node.output):
-        return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], [Step(_MULTIPLY, {}, (0, 0), x.dtype)])]
-    return [as_chain(node) or node]
+    plain = [as_chain(node) or node]
+    if not isinstance(exponent, np.ndarray) or exponent.size == 0 or not isinstance(x, Tensor) or x.dtype not in FLOATS:
+        return plain
+    first = float(exponent.ravel()[0])
+    wide, same_type = x.dtype not in HALVES, exponent.dtype == x.dtype.numpy()
+    # Two products of half precision round in between. By numpy's power, -infinity has a root; by its square root, none.
+    fits = first == 2 or (wide and (same_type or first != 0.5))
+    if fits and _is_like(x, node.output) and bool((exponent == first).all()):
+        steps = [Step(operator, {}, inputs, x.dtype) for operator, inputs in _POWERS.get(first, ())]
+        if steps:
+            return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], steps)]
+    if wide and not same_type:
+        same = exponent.astype(x.dtype.numpy())
+        if bool((same.astype(exponent.dtype) == exponent).all()):
+            given = replace(node, inputs=[x, same])
+            return [as_chain(given) or given]
+    return plain
 
 
 def _is_like(x: Tensor, y: Tensor) -> bool:

@@ -5,6 +5,7 @@ Operands and results may have half precision, which the chain converts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
+from eqsat.codegen.kernels.vectors.transposing_chain import COLUMNS, ROWS, Crossing, crossing, in_tiles, place
 from eqsat.schema.types import OpKey
 
 
@@ -85,6 +87,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     epilogue = VectorEpilogue(task.epilogue, y.shape, inner, isa)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
     types = {"x0": x.dtype, **epilogue.types, "y0": y.dtype}
+    across = crossing(y, {name: made[name] for name in made if name != "y0"}, types, isa)
+    if across is not None:
+        return _by_tiles(x, y, epilogue, across, isa)
     loops = [Loop(f"n{a}", y.shape[a]) for a in range(inner)]
     parts = []
     whole, rest = divmod(y.shape[inner], lanes)
@@ -110,11 +115,55 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         loops=loops,
         pointers=[(name, _moves(loops, strides)) for name, strides in made.items()],
         parts=parts,
-        types={name: f"{'' if name == 'y0' else 'const '}{c_types.storage(dtype)}" for name, dtype in types.items()},
+        types=_pointer_types(types),
     )
+    return _kernel(text, epilogue, isa)
+
+
+def _by_tiles(x: View, y: View, epilogue: VectorEpilogue, across: Crossing, isa: Isa) -> Kernel:
+    """The same where operands lie across the result."""
+    inner, lanes = y.rank - 1, isa.lanes()
+    made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
+    types = {"x0": x.dtype, **epilogue.types, "y0": y.dtype}
+    near = made | {name: in_tiles(made[name]) for name in across.names}
+    epilogue.strides.update({name: near[name] for name in epilogue.strides})
+
+    def at(name: str) -> str:
+        return place(name, across.names, made[name], across.axis)
+
+    parts = []
+    for live in (lanes, y.shape[inner] % lanes):
+        if live and (live != lanes or y.shape[inner] >= lanes):
+            lines, result = epilogue.write("t", at, live)
+            first = load(at("x0"), near["x0"][inner], live, isa, dtype=x.dtype)
+            last = store(at("y0"), result, 1, live, isa, y.dtype)
+            parts.append(Part(int(live == lanes), [], [f"const vf@ t = {first};", *lines, last]))
+    blocks = {across.axis: "j", inner: "i"}
+    loops = [Loop(blocks.get(a, f"n{a}"), n) for a, n in enumerate(y.shape)]
+    text = render(
+        "vectors/transposing_chain.c.jinja",
+        loops=[loop for a, loop in enumerate(loops) if a not in blocks],
+        pointers=[(name, _moves(loops, strides)) for name, strides in made.items()],
+        tiles=[(name, made[name][inner]) for name in across.names],
+        parts=parts,
+        types=_pointer_types(types),
+        outer=y.shape[across.axis],
+        inner=y.shape[inner],
+        rows=ROWS,
+        columns=COLUMNS,
+        lanes=lanes,
+    )
+    return _kernel(text, epilogue, isa, 4 * ROWS * COLUMNS * len(across.names))
+
+
+def _pointer_types(types: Mapping[str, ir.DataType]) -> dict[str, str]:
+    return {name: f"{'' if name == 'y0' else 'const '}{c_types.storage(dtype)}" for name, dtype in types.items()}
+
+
+def _kernel(text: str, epilogue: VectorEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
     body, helpers = finish(text, isa)
     constants: tuple[np.ndarray, ...] = tuple(epilogue.constants)
-    return Kernel(body, constants, helpers=(*epilogue.helpers, *helpers))
+    return Kernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
 
 register(Family("elementwise vectors", (OpKey("", "Identity"),), _accepts, _generate, _wants, rank=10))

@@ -86,6 +86,17 @@ def test_exact_functions_of_edge_values(dtype: type):
     check_elementwise(draws, units=0, signs=dtype is not np.float16)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_of_near_multiples(dtype: type):
+    rng = np.random.default_rng(8)
+    b = rng.standard_normal(1 << 14).astype(dtype) * dtype(2.0) ** rng.integers(-130, 30, 1 << 14)
+    b[:64] = np.finfo(dtype).smallest_subnormal
+    multiple = (b * np.exp2(rng.uniform(0, 34, len(b))).round()).astype(dtype)
+    draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = [("Mod", {"fmod": 1}, [multiple, b])]
+    draws += [("Mod", {"fmod": 1}, [np.nextafter(multiple, dtype(to)), b]) for to in (np.inf, -np.inf)]
+    check_elementwise(draws, units=0)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions_of_edge_values(dtype: type):
     x = edges(dtype)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from eqsat.codegen.kernels.vectors import elementwise
 from eqsat.codegen.kernels.vectors.epilogue import preceded
+from eqsat.codegen.kernels.vectors.transposing_chain import Crossing, crossing
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNIT, Case, run, step
 
@@ -104,6 +107,32 @@ def test_copies_between_layouts(shape):
         x = draw(rng, *shape)
         cases.append(chain(x, [], x, ulps=0.0))
     run(cases, rng=rng)
+
+
+@pytest.mark.parametrize("shape", [(1, 33, 6, 70), (2, 16, 8, 8), (19, 131), (64, 16), (3, 4, 5), (17, 1, 67)])
+def test_operands_that_lie_across_the_result(shape, monkeypatch: pytest.MonkeyPatch):
+    seen: list[Crossing] = []
+
+    def watched(*given: Any) -> Crossing | None:
+        found = crossing(*given)
+        if found is not None:
+            seen.append(found)
+        return found
+
+    monkeypatch.setattr(elementwise, "crossing", watched)
+    rng = np.random.default_rng(sum(shape))
+    cases = []
+    for k in range(4):
+        x, y, row, one = draw(rng, *shape), draw(rng, *shape), draw(rng, *shape[1:]), draw(rng)
+        x.ravel()[:4] = np.nan, np.inf, -np.inf, -0.0
+        a, b = x.astype(np.float64), y.astype(np.float64)
+        cases += [
+            chain(x, [step("Mul", 0, 1), step("Add", 3, 2)], a * row + one, [row, one], [0, 1] if k % 2 else []),
+            chain(x, [step("Sub", 0, 1), step("Relu", 2)], np.maximum(a - b, 0), [y], [0] if k % 2 else []),
+            chain(x, [step("Neg", 0), step("Floor", 1)], np.floor(-a)),
+        ]
+    run(cases, rng=rng)
+    assert seen, "no operand lay across"
 
 
 def test_steps_before_an_epilogue():

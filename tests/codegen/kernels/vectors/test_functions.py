@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from eqsat.codegen.isa import ALL
+from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.isa_names import finish
 from tests.codegen.kernels.vectors.harness import INCLUDES, compiled, runnable
 
@@ -102,6 +102,69 @@ def test_error_relative_to_argument(name, isa):
     found = apply(name, isa, np.concatenate([x, np.zeros(-len(x) % 16, np.float32)]))[: len(x)]
     with np.errstate(all="ignore"):
         agree(x, found, exact(x.astype(np.float64)), spacing(x), most)
+
+
+def apply_two(name: str, isa: Isa, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    loop = f"for (int i = 0; i < n; i += {isa.lanes()}) ST@(z + i, {name}@(LD@(x + i), LD@(y + i)));"
+    body, helpers = finish(loop, isa)
+    target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
+    head = f"{target}void f(const float *x, const float *y, float *z, int n)"
+    library = compiled(INCLUDES + "\n".join(helpers) + f"\n{head};\n{head} {{ {body} }}\n", "-O2", ())
+    z = np.empty_like(x)
+    library.f(*(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z)), len(x))
+    return z
+
+
+def pairs() -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of all magnitudes, each special one with each other, bases with exponents whose power is a float.
+
+    Vectors are of special numbers or of others, as one number may leave all lanes to the C library.
+    """
+    rng = np.random.default_rng(4)
+    special = np.array(
+        [0, 1, 2, 3, 0.5, 1e-45, 1e-40, 1e-38, 3e38, 4194303, 4194304.5, 16777217, np.inf, np.nan, 7, 0.1]
+    )
+    special = np.concatenate([special, -special])
+    finite = special[np.isfinite(special)]
+    grids = [np.meshgrid(v, v) for v in (special, finite, np.resize(finite[np.abs(finite) < 4e6], 32))]
+    wide = rng.permutation(samples())[: 1 << 15]
+    other = rng.permutation(wide)
+    small, whole = rng.uniform(-9, 9, len(wide)), rng.integers(-9, 9, len(wide))
+    with np.errstate(all="ignore"):
+        near = rng.uniform(-150, 129, len(wide)) / np.log2(np.abs(wide))
+        x = np.concatenate([*(g[0].ravel() for g in grids), wide, np.abs(wide), small, small, wide])
+        y = np.concatenate([*(g[1].ravel() for g in grids), near, near, whole, rng.permutation(small), other])
+        return x.astype(np.float32), y.astype(np.float32)
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+def test_powers_are_near_the_exact_ones(isa: Isa):
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    x, y = pairs()
+    found = apply_two("power", isa, x, y)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+        agree(x, found, exact, spacing(exact), 1.0)
+    zero = exact == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(exact[zero]))
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+def test_remainders_are_exact(isa: Isa):
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    x, y = pairs()
+    # Quotients that are integers or nearly so, up to those that only the C library has exactly.
+    rng = np.random.default_rng(5)
+    b = rng.standard_normal(1 << 15).astype(np.float32)
+    a = np.nextafter(b * rng.integers(1, 1 << 30, len(b)) // (1 << rng.integers(0, 30, len(b))), np.inf)
+    with np.errstate(all="ignore"):
+        x, y = np.concatenate([x, a.astype(np.float32), b * 3, b]), np.concatenate([y, b, b, b])
+        exact = np.fmod(x, y)
+    found = apply_two("remainder", isa, x, y)
+    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(np.signbit(found[exact == 0]), np.signbit(exact[exact == 0]))
 
 
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
