@@ -17,8 +17,10 @@ from eqsat.schema.size_questions import is_free
 
 ROWS, COLUMNS = 16, 64
 """Of a tile: a cache line of the operand, and some vectors of the result."""
-_MOST, _LEAST = 4, 4
-"""Operands that have tiles, so that tiles stay in the cache; elements of either axis that are worth one."""
+_MOST = 4
+"""Operands that have tiles, so that tiles stay in the cache."""
+_LEAST, _WORTH = 4, 256
+"""Elements of either axis, and of both, that are worth a tile's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def crossing(y: View, strides: Mapping[str, Shape], types: Mapping[str, ir.DataT
         axis = along if axis < 0 else axis
         if along >= 0 and along == axis and len(names) < _MOST:
             names.append(name)
-    if not names or min(y.shape[axis], y.shape[inner]) < _LEAST:
+    if not names or min(y.shape[axis], y.shape[inner]) < _LEAST or y.shape[axis] * y.shape[inner] < _WORTH:
         return None
     return Crossing(axis, tuple(names))
 
