@@ -308,6 +308,7 @@ def pad(node: Node) -> None:
 
 
 def gather(node: Node) -> None:
+    """Some indices are those of a shuffle of channels, or of an image of repeated pixels."""
     chance = node.chance
     shape = _first(node, None, 1) if node.known(0) is None else node.known(0)
     if not shape:
@@ -315,9 +316,16 @@ def gather(node: Node) -> None:
     axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
     if not -len(shape) <= axis < len(shape) or not shape[axis]:
         raise Rejected("no such axis")
-    wanted = chance.shape(chance.number(0, 2))
-    values = chance.rng.integers(-shape[axis], shape[axis], wanted)
-    node.draw(1, wanted, values=np.asarray(values, np.int64), dtype=_INT64)
+    size = shape[axis]
+    parts = [n for n in range(2, size) if size % n == 0]
+    if parts and chance.happens(0.3):
+        values = np.arange(size).reshape(-1, chance.one_of(parts)).T.ravel()
+    elif chance.happens(0.1):
+        values = np.repeat(np.arange(size), chance.number(1, 3))
+    else:
+        values = chance.rng.integers(-size, size, chance.shape(chance.number(0, 2)))
+    values = np.asarray(values, np.int64)
+    node.draw(1, values.shape, values=values, dtype=_INT64)
 
 
 def scatter_nd(node: Node) -> None:
