@@ -148,6 +148,8 @@ class VectorEpilogue:
                     lines.append(f"const vf@ {names[i]} = {self._load(operand, address, count)};")
             names[number] = f"s{number - first_step}"
             found = _expression(step, [None if i is None else names[i] for i in step.inputs], self.isa)
+            if number == first_step + len(self.epilogue.steps) - 1 and step.operator == _CAST:
+                found = Expression(names[step.inputs[0] or 0])  # The store rounds it.
             assert found is not None
             self.helpers.update(dict.fromkeys(found.helpers))
             text = found.text.replace("$R", names[number])
@@ -175,7 +177,7 @@ def load(
 
 
 def store(pointer: str, value: str, stride: int, count: int, isa: Isa, dtype: ir.DataType = ir.DataType.FLOAT) -> str:
-    """Statement that stores the first ``count`` lanes; those of half precision were rounded to it."""
+    """Statement that stores the first ``count`` lanes, rounded to half precision if the memory has it."""
     if dtype in HALVES:
         return f"store_{c_types.converted(dtype)}@({pointer}, {value}, {stride}, {count});"
     if stride != 1:
