@@ -236,3 +236,30 @@ def test_beside_onnxruntime(name: str) -> None:
     except NoKernel:
         pytest.skip("ONNX Runtime has no such kernel")
     near(CModel(model).run(feeds)["y"], np.asarray(session.run(None, feeds)[0]), 4.0, "float16")
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", HALVES)
+def test_casts_round_at_the_store(isa: str, dtype: str) -> None:
+    """Of every kind of number and ties, to rows with rests of vectors and across them."""
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, 1 << 32, (33, 2001), np.uint64).astype(np.uint32).view(np.float32)
+    halves = rng.integers(0, 1 << 16, (33, 2001), np.uint64).astype(np.uint16).view(HALVES[dtype])
+    with np.errstate(all="ignore"):
+        near, above = halves.astype(np.float32), np.nextafter(halves, HALVES[dtype].type(np.inf)).astype(np.float32)
+        ties = (near + above) / 2
+        x[::3], x[1::3] = near[::3], ties[1::3]
+    kind = int(onnx.helper.np_dtype_to_tensor_dtype(HALVES[dtype]))
+    text = f"""(float[33,2001] x) => (T[33,2001] y, T[2001,33] z) {{
+        y = Cast<to={kind}>(x)
+        t = Transpose<perm=[1,0]>(x)
+        z = Cast<to={kind}>(t)
+    }}"""
+    flags = ("-DMODEL_SCALAR",) if isa == "scalar" else ()
+    found = CModel(load(parsed(text, dtype)), isas=ways(isa), flags=(*STRICT, *flags)).run({"x": x})
+    with np.errstate(all="ignore"):
+        expected = x.astype(HALVES[dtype])
+    bits = expected.view(np.uint16)
+    for y in (found["y"], found["z"].T):
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
+        np.testing.assert_array_equal(np.ascontiguousarray(y).view(np.uint16)[~np.isnan(y)], bits[~np.isnan(y)])
