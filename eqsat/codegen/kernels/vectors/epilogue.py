@@ -140,21 +140,48 @@ class VectorEpilogue:
         lines: list[str] = []
         names = {0: value}
         first_step = 1 + len(self._operands)
+        result = self._unrounded(first_step)
+        needed = self._needed(result, first_step)
         for number, step in enumerate(self.epilogue.steps, start=first_step):
+            if number not in needed:
+                continue
             for i in step.inputs:
                 if i is not None and i not in names:
-                    operand = self._operands[i - 1]
                     names[i] = f"o{i - 1}"
-                    lines.append(f"const vf@ {names[i]} = {self._load(operand, address, count)};")
+                    lines.append(f"const vf@ {names[i]} = {self._load(self._operands[i - 1], address, count)};")
             names[number] = f"s{number - first_step}"
             found = _expression(step, [None if i is None else names[i] for i in step.inputs], self.isa)
-            if number == first_step + len(self.epilogue.steps) - 1 and step.operator == _CAST:
-                found = Expression(names[step.inputs[0] or 0])  # The store rounds it.
             assert found is not None
             self.helpers.update(dict.fromkeys(found.helpers))
             text = found.text.replace("$R", names[number])
             lines.append(text if "$R" in found.text else f"const vf@ {names[number]} = {text};")
-        return lines, names[first_step + len(self.epilogue.steps) - 1]
+        if result not in names:
+            names[result] = f"o{result - 1}"
+            lines.append(f"const vf@ {names[result]} = {self._load(self._operands[result - 1], address, count)};")
+        return lines, names[result]
+
+    def _unrounded(self, first_step: int) -> int:
+        """The value to store: casts to half precision at the end are left to the store, which rounds."""
+        steps = self.epilogue.steps
+        result, last = first_step + len(steps) - 1, steps[-1].dtype
+        while last in HALVES and result >= first_step:
+            step = steps[result - first_step]
+            before = step.inputs[0] if step.operator == _CAST and step.dtype in (last, _FLOAT) else None
+            if before is None:
+                break
+            result = before
+        return result
+
+    def _needed(self, result: int, first_step: int) -> set[int]:
+        """The steps that a value depends on."""
+        found: set[int] = set()
+        pending = [result]
+        while pending:
+            number = pending.pop()
+            if number >= first_step and number not in found:
+                found.add(number)
+                pending += [i for i in self.epilogue.steps[number - first_step].inputs if i is not None]
+        return found
 
     def _load(self, operand: str | float, address: Callable[[str], str], count: int) -> str:
         if not isinstance(operand, str):
