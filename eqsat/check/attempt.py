@@ -146,7 +146,9 @@ class Attempt:
         if values is None and matters:
             values = self._asked(name, dtype, shape)
         asked = wished and (values is not None or matters)
-        if values is None:
+        if values is None and not self.drawing.executed:
+            values = np.broadcast_to(np.zeros((), dtype.numpy()), shape)
+        elif values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
             pool = self.drawing.pool
             mentioned = pool.mentioned if self.drawing.pointed else None
@@ -244,9 +246,12 @@ class Attempt:
         required = self._required(pattern)
         if dtype is None and pattern.bind is not None and len(self.drawing.required.get(pattern.bind, ())) == 1:
             (dtype,) = self.drawing.required[pattern.bind]
-        if dtype is not None:
-            shape = self._wished(pattern, dtype, shape)
-            self._foresee(pattern, dtype, shape)
+        # A root has no type yet. Its shape is wished for all the same where nothing is executed: sizes may be large.
+        shaped = not self.drawing.executed and pattern.bind is not None and pattern.bind in self.drawing.wishes
+        if dtype is not None or shaped:
+            likely = self.main if dtype is None else dtype
+            shape = self._wished(pattern, likely, shape)
+            self._foresee(pattern, likely, shape)
         node = PatternNode(self, pattern, args, required, dtype, shape, self.drawing.outputs[key])
         sampler(op)(node)
         for name, default in default_attrs(op):

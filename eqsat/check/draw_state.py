@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.check.instance import Instance
-from eqsat.check.instance_data import Pool, dtypes_of
+from eqsat.check.instance_data import Pool, dtypes_of, named_in
 from eqsat.check.wishes import Wishes
 from eqsat.egraph.signature import const_names, template_expressions
 from eqsat.rules.ast import Condition, Match, Name, Number, Pattern, Rule, Sequence
@@ -44,22 +44,27 @@ class Drawing:
     Attributes:
         pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and of the
             shapes and contents that its conditions ask for; otherwise only by chance.
+        executed: Whether instances are executed. Others may be of any size, and have no data but what conditions and
+            operators read.
         dtypes: Element types of its values, by how often they are drawn.
+        named: Unusual element types that the rule mentions.
         wishes: What the conditions ask of the leaves.
         required: Element types that the conditions require, by the name of a tensor or a node.
         rank: That some tensor has at least, by an axis or a permutation that the pattern requires; 0 where none is.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
 
-    def __init__(self, rule: Rule, clause: Clause, pointed: bool = False) -> None:
+    def __init__(self, rule: Rule, clause: Clause, pointed: bool = False, executed: bool = True) -> None:
         self.rule = rule
         self.clause = clause
         self.pool = Pool.of(rule, pointed)
         self.dtypes = dtypes_of(rule)
+        self.named = named_in(rule)
         self.demands = _Demands.of(rule)
         self.conditions = [c for c in rule.where if not const_names(c)]
         self.pointed = pointed
-        self.wishes = Wishes(self.conditions if pointed else ())
+        self.executed = executed
+        self.wishes = Wishes(self.conditions if pointed else (), limited=executed)
         self.required = _required(self.conditions) if pointed else {}
         self.learned: dict[str, list[Any]] = {}
         self._in_conditions = {n.name for c in self.conditions for n in walk(c.expr) if isinstance(n, Name)}

@@ -58,6 +58,10 @@ class Leaf:
     exponent: int | None = None
     """Of a power of two that is known as a bound of the elements' magnitudes."""
 
+    @property
+    def facts(self) -> TensorFacts:
+        return Drawn(self.name, self.type, self.constant, self.array if self.constant else None, self.exponent).facts
+
     def __str__(self) -> str:
         head = f"{'const ' if self.constant else ''}{self.type} {self.name}"
         return f"{head} = {show(self.array)}"

@@ -58,8 +58,13 @@ _NAMED = 0.4
 
 def dtypes_of(rule: Rule) -> dict[ir.DataType, float]:
     """The element types of a rule's instances, by how often they are drawn."""
+    return DTYPES | {d: _NAMED for d in named_in(rule) if d in RARE}
+
+
+def named_in(rule: Rule) -> tuple[ir.DataType, ...]:
+    """The element types that a rule mentions, of those that few operators take or are quantized to."""
     names = {n.name for n in walk((rule.left, rule.right, rule.where)) if isinstance(n, Name)}
-    return DTYPES | {d: _NAMED for d in RARE if dtype_name(d) in names}
+    return tuple(d for d in (*RARE, ir.DataType.INT16) if dtype_name(d) in names)
 
 
 @dataclass(frozen=True)

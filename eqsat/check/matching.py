@@ -1,5 +1,5 @@
-"""Composites whose pattern nothing was found to match: their conditions contradict each other, or no operator allows
-them.
+"""Composites and plain operators of which no instance is found: their conditions contradict each other, or no operator
+allows them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator
 
 from eqsat.check.attempt import draw
 from eqsat.check.draw_state import Drawing
+from eqsat.check.plain_entries import never_runs
 from eqsat.errors import reason
 from eqsat.ops.sampling.chance import Chance
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import expand
 from eqsat.rules.listing import short_place
 from eqsat.rules.location import is_shipped
-from eqsat.rules.tensor_types import impossible
+from eqsat.rules.signatures import signature
+from eqsat.rules.tensor_types import impossible, never_held
 from eqsat.schema.declared_operators import declared
 
 ATTEMPTS = 2_000
@@ -24,14 +26,23 @@ ATTEMPTS = 2_000
 
 
 def unmatched(targets: Iterable[Target]) -> Iterator[str]:
-    """A sentence on each composite of one's own that may never match.
+    """A sentence on each composite and each operator of an entry of one's own that may never match.
 
-    Those that are written as operators are left out: they are checked as rules.
+    Composites that are written as operators are left out: they are checked as rules.
     """
     for target in targets:
+        if is_shipped(target.place.file):
+            continue
         with declared(target.operators):
+            for entry in target.supports:
+                for op in entry.ops:
+                    if signature(op) is None or never_held(op, entry.where) is not None:
+                        continue  # That is said elsewhere.
+                    why = never_runs(op, entry)
+                    if why:
+                        yield f"{short_place(entry.place)}: `{op}` may never run here: {why}"
             for composite in target.composites:
-                if composite.written is None and not is_shipped(target.place.file):
+                if composite.written is None:
                     yield from _doubts(target, composite)
 
 
@@ -62,7 +73,7 @@ def _why_none(target: Target, composite: Composite) -> str:
         target.operators,
     )
     reasons: Counter[str] = Counter()
-    drawings = [Drawing(rule, clause, pointed=True) for clause in expand(rule.left)]
+    drawings = [Drawing(rule, clause, pointed=True, executed=False) for clause in expand(rule.left)]
     for attempt in range(ATTEMPTS):
         chance = Chance(zlib.crc32(rule.name.encode()), attempt)
         try:

@@ -76,7 +76,7 @@ class PatternNode:
         self.attrs: dict[str, Any] = dict(required)
         self.required = frozenset(required)
         self.asked = frozenset(bind.attribute for bind in pattern.attrs) | attempt.drawing.wishes.of_node(pattern)
-        self.named = tuple(d for d in attempt.drawing.dtypes if d in instance_data.RARE)
+        self.named = attempt.drawing.named
         self._schema = schema = find_schema(op)
         self.outputs = outputs if schema is None else max(outputs, schema.min_output)
         self._attempt = attempt

@@ -26,6 +26,8 @@ def solved(side: Expr, relation: str, value: Expr) -> Iterator[Solution]:
         yield from solved(side.operand, _MIRRORED.get(relation, relation), Unary("-", value, side.place))
     elif relation != "in" and isinstance(side, Binary) and side.op in _INVERSE:
         for operand, turns, inverse in _INVERSE[side.op](side, value):
+            if side.op == "*" and relation == ">=" and isinstance(inverse, Binary):  # 3 * a >= 8 is a >= 3.
+                inverse = Unary("-", _binary("//", Unary("-", value, side.place), inverse.right, side), side.place)
             yield from solved(operand, _MIRRORED.get(relation, relation) if turns else relation, inverse)
     else:
         yield side, relation, value

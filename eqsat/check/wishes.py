@@ -43,6 +43,8 @@ _MOST_SIZE = 4096
 """Of a dimension that a condition asks for; a larger one is left to chance."""
 _MOST_ELEMENTS = 1 << 16
 """Of a tensor whose size a condition asks for."""
+_MOST_NUMBER = 1 << 31
+"""In conditions; larger ones are not asked for."""
 _ROUNDS = 3
 """So often the sizes of one tensor are changed, where one condition undoes what another one asks for."""
 _OF_TENSORS = ("rank", "size", "shape", "value")
@@ -69,7 +71,11 @@ class _Wish:
 class Wishes:
     """What the conditions of a rule ask of its leaves and nodes by name, and of attributes by name or ``NODE.NAME``."""
 
-    def __init__(self, conditions: Iterable[Condition]) -> None:
+    def __init__(self, conditions: Iterable[Condition], *, limited: bool = True) -> None:
+        """Sizes are limited where instances are executed."""
+        self._limited = limited
+        self._most_size = _MOST_SIZE if limited else _MOST_NUMBER
+        self._most_elements = _MOST_ELEMENTS if limited else _MOST_NUMBER
         self._of: dict[str, list[_Wish]] = {}
         self._alternatives = 0
         for condition in conditions:
@@ -122,24 +128,24 @@ class Wishes:
                     dims = list(whole)
                 continue
             if isinstance(wish.index, Slice):
-                fixed |= _set_part(dims, wish, wish.index, env_of())
+                fixed |= _set_part(dims, wish, wish.index, env_of(), self._most_size)
                 continue
             index = _known(wish.index, env_of())
             if isinstance(index, int) and -len(dims) <= index < len(dims):
                 size = _number(wish, dims[index], env_of(), chance)
-                if size is not None and size <= _MOST_SIZE:
+                if size is not None and size <= self._most_size:
                     dims[index] = size
                     fixed.add(index % len(dims))
         for wish in self._asked(name, "size", sides):
             size = _number(wish, math.prod(dims), env_of(), chance)
-            if size is not None and size <= _MOST_ELEMENTS:
+            if size is not None and size <= self._most_elements:
                 dims = _of_size(dims, size, exact=wish.relation == "==", fixed=fixed)
         if of_size:
             dims = _of_size(dims, math.prod(shape), exact=True, fixed=fixed)
-        if math.prod(dims) > LARGEST and not any(True for _ in self._asked(name, "size", sides)):
+        if self._limited and math.prod(dims) > LARGEST and not any(True for _ in self._asked(name, "size", sides)):
             # What no condition asks for gives way.
             dims = [d if i in fixed else min(d, 1) for i, d in enumerate(dims)]
-        return tuple(dims) if math.prod(dims) <= _MOST_ELEMENTS else shape
+        return tuple(dims) if math.prod(dims) <= self._most_elements else shape
 
     def contents(
         self, name: str, values: np.ndarray, env: Mapping[str, object], chance: Chance, sides: Mapping[int, bool]
@@ -347,7 +353,7 @@ def _attribute(wish: _Wish, now: Any, env: Mapping[str, object], chance: Chance)
     return wanted if isinstance(now, str) and isinstance(wanted, str) else now
 
 
-def _set_part(dims: list[int], wish: _Wish, part: Slice, env: Mapping[str, object]) -> set[int]:
+def _set_part(dims: list[int], wish: _Wish, part: Slice, env: Mapping[str, object], most: int) -> set[int]:
     """Gives some dimensions in a row the sizes that a condition asks for; which they are."""
     start = 0 if part.start is None else _known(part.start, env)
     stop = len(dims) if part.stop is None else _known(part.stop, env)
@@ -355,7 +361,7 @@ def _set_part(dims: list[int], wish: _Wish, part: Slice, env: Mapping[str, objec
     if wish.relation != "==" or not isinstance(start, int) or not isinstance(stop, int) or not _is_shape(wanted):
         return set()
     chosen = range(len(dims))[start:stop]
-    if len(chosen) != len(wanted) or any(size > _MOST_SIZE for size in wanted):
+    if len(chosen) != len(wanted) or any(size > most for size in wanted):
         return set()
     for i, size in zip(chosen, wanted, strict=True):
         dims[i] = size
@@ -400,7 +406,7 @@ def _number(wish: _Wish, now: int, env: Mapping[str, object], chance: Chance) ->
         value = value.item()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**31:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= _MOST_NUMBER:
         return None
     if wish.divisor is not None:
         divisor = _known(wish.divisor, env)

@@ -75,8 +75,8 @@ def show(name: str, as_json: bool) -> None:
 def check(files: tuple[str, ...]) -> int:
     """Check target files (shipped ones by name) against the operators' schemas, and report every mistake.
 
-    If a composite of your own is written as an operator, the operator is executed and compared with the pattern. For
-    the other patterns of your own, instances are drawn: a pattern without any may never match.
+    If a composite of your own is written as an operator, the operator is executed and compared with the pattern. Of
+    the other patterns and of plain operators, instances are drawn: one without any may never match.
 
     Warnings name what is allowed but probably not intended. The exit code is 1 only after an error.
     """

@@ -13,7 +13,9 @@ from eqsat.explain.origin import Origin
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
 from eqsat.extract.program_cost import readers
-from eqsat.ops.own_operators import ANNOTATIONS
+from eqsat.ops.operators import operator
+from eqsat.ops.own_operators import ANNOTATIONS, LAYOUTS
+from eqsat.ops.traits import MOVES
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.plan import Region
 from eqsat.partition.value_names import value_names
@@ -23,7 +25,10 @@ from eqsat.report.region_rows import kernel_rows, operators, region_rows
 from eqsat.report.rule_growth import growth
 from eqsat.report.trust import trust_in
 from eqsat.report.two_graphs import compare
+from eqsat.rules.ast import Target
+from eqsat.rules.expand import operators as operators_of
 from eqsat.rules.listing import short_place
+from eqsat.schema.body import Body
 from eqsat.schema.chosen_sizes import typical
 from eqsat.stages.assemble import Program
 from eqsat.stages.load import Loaded
@@ -128,6 +133,17 @@ def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[R
     return costs
 
 
+def _why_not_the_parts(target: Target, body: Body) -> str:
+    """Why operators run together, in one kernel of the host: an accelerator may have one of them in no way."""
+    known = {op for entry in target.supports for op in entry.ops}
+    known.update(operators_of(*(pattern for composite in target.composites for pattern in composite.patterns)))
+    parts = [part.op for part in body.nodes if part.op not in LAYOUTS and MOVES not in operator(part.op).traits]
+    foreign = [op for op in parts if op not in known]
+    if foreign and all(entry.ops for entry in target.supports):
+        return f"{foreign[0]} not supported by {target.name}"
+    return "cheaper as part of one kernel of the host"
+
+
 def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
     pricing = priced.pricing
@@ -142,7 +158,7 @@ def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ..
             if d == 0:
                 continue
             if node.body is not None:
-                refusals.append(report.Refusal(target.name, "cheaper as part of one kernel of the host"))
+                refusals.append(report.Refusal(target.name, _why_not_the_parts(target, node.body)))
                 continue
             operands, results = pricing.operands(enode), pricing.outputs(enode)
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)

@@ -207,12 +207,9 @@ def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[
 
 
 def _stash(attrs: Attributes, x: np.ndarray) -> np.dtype:
-    """Element type of the first stage: float32 by default, and never narrower than the input."""
-    return (
-        np.result_type(x.dtype, np.float32)
-        if attrs.get("stash_type", 1) == 1 and x.dtype not in HALF_TYPES
-        else (np.dtype(np.float32))
-    )
+    """Element type of the first stage: ``stash_type``, but never narrower than the input or than float32."""
+    wide = [d for d in (x.dtype, numpy_dtype(attrs.get("stash_type", 1))) if d not in HALF_TYPES]
+    return np.result_type(np.float32, *wide)
 
 
 def _axes_from(attrs: Attributes, x: np.ndarray) -> tuple[int, ...]:
