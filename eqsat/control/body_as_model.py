@@ -2,7 +2,8 @@
 
 A body often declares no shapes of its inputs. They follow from the operator's operands, except for the values that a
 loop carries: their shape may change from round to round. Such a shape is assumed to be that of the initial value, and
-dimensions that the body does not keep become free.
+dimensions that the body does not keep become free. So do declared ones: PyTorch declares of a list that grows in each
+round the size that it has before the first.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def body_model(site: Site, model: ir.Model) -> ir.Model:
     shapes = [_shape(site, i) for i in range(len(site.graph.inputs))]
     carried = _carried(site)
     guessed = {i: {k for k, d in enumerate(_declared(site.graph.inputs[i])) if d is None} for i, _ in carried}
+    declared = {i: {k for k, d in enumerate(_declared(site.graph.inputs[i])) if d is not None} for i, _ in carried}
     for i, _ in carried:
         if site.graph.inputs[i].shape is None and (shape := shapes[i]) is not None:
             guessed[i] = set(range(len(shape)))
@@ -53,12 +55,13 @@ def body_model(site: Site, model: ir.Model) -> ir.Model:
                 _free(site, shapes, i, axes)
                 axes.clear()
             continue
-        open_axes = {i: _changed(made.graph, i, o, guessed[i]) for i, o in carried}
+        open_axes = {i: _changed(made.graph, i, o, guessed[i], declared[i]) for i, o in carried}
         if not any(open_axes.values()):
             return made
         for i, axes in open_axes.items():
             _free(site, shapes, i, axes)
             guessed[i] -= axes
+            declared[i] -= axes
     raise OptimizationError("values that a loop carries must have a shape", place=str(site), actual="none was found")
 
 
@@ -114,12 +117,12 @@ def _free(site: Site, shapes: list[_Shape], index: int, axes: set[int]) -> None:
             shape[axis] = f"{site.graph.inputs[index].name}_{axis}"
 
 
-def _changed(graph: ir.Graph, given: int, result: int, axes: set[int]) -> set[int]:
-    """Which of the dimensions are not the same after a round."""
+def _changed(graph: ir.Graph, given: int, result: int, guessed: set[int], declared: set[int]) -> set[int]:
+    """Which of the dimensions are not the same after a round; of a result of unknown rank, what is declared holds."""
     before, after = graph.inputs[given].shape, graph.outputs[result].shape
     if before is None or after is None or len(before) != len(after):
-        return set(axes)
-    return {k for k in axes if before[k] != after[k]}
+        return set(guessed)
+    return {k for k in guessed | declared if before[k] != after[k]}
 
 
 def _written(site: Site, model: ir.Model, shapes: Sequence[_Shape]) -> ir.Model:

@@ -142,6 +142,23 @@ def test_a_carried_value_may_change_its_shape(tmp_path: Path) -> None:
     assert result.summary.after.operators == result.summary.before.operators - 2
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_carried_value_grows_whatever_the_body_declares(rows: int, declared: bool, tmp_path: Path) -> None:
+    """Exporters of lists that grow declare the shape that the list has before the first round."""
+    body = loop_body([node("Relu", ["x"], ["u"]), node("Concat", ["s", "u"], ["t"], axis=0)], [("s", "t")])
+    if declared:
+        body.input[2].CopyFrom(value("s", FLOAT, [rows, 3]))
+    main = graph(
+        [node("Loop", ["n", "c", "start"], ["y"], body=body)],
+        [value("x", FLOAT, [1, 3]), value("n", INT64, []), value("c", BOOL, [])],
+        [value("y")],
+        {"start": weights(rows, 3)},
+    )
+    x = np.random.default_rng(0).standard_normal((1, 3)).astype(np.float32)
+    checked(model(main), tmp_path, [{"x": x, "n": np.array(n), "c": np.array(True)} for n in (0, 1, 5)])
+
+
 def test_a_body_with_sequences_is_optimized_around_them() -> None:
     body = loop_body(
         [node("Neg", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("SequenceInsert", ["s", "b"], ["t"])], []
