@@ -58,7 +58,7 @@ def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
         narrow = c_types.computed(a.dtype) == "float" and (
             c_types.computed(b.dtype) == "float" or (b.dtype in INTEGERS and c_types.size(b.dtype) <= 2)
         )
-        return fill("({T})pow{f}({a}, {b})" if narrow else "({T})pow({a}, {b})", arguments, values)
+        return fill(f"({{T}})power_{'float' if narrow else 'double'}({{a}}, {{b}})", arguments, values)
     if a.dtype not in INTEGERS or b.dtype not in INTEGERS | FLOATS:
         return None
     real = converted("pow((double){a}, (double){b})", ir.DataType.DOUBLE, result)

@@ -131,13 +131,22 @@ static inline uint64_t power_u64(uint64_t base, uint64_t exponent) {
     return result;
 }
 
+/* Compilers make a square root of a power of 0.5, which differs at -0 and -infinity. */
+static inline float half_power_float(float a) {
+    return a == -INFINITY ? INFINITY : sqrtf(a) + 0.0f;
+}
+
+static inline double half_power_double(double a) {
+    return a == -INFINITY ? INFINITY : sqrt(a) + 0.0;
+}
+
 /* A single exponent: numpy's executor computes the usual ones without pow. */
 static inline float power_float(float a, float b) {
-    return b == 0.5f ? sqrtf(a) : b == 1.0f ? a : b == 2.0f ? a * a : b == 3.0f ? a * a * a : powf(a, b);
+    return b == 0.5f ? half_power_float(a) : b == 1.0f ? a : b == 2.0f ? a * a : b == 3.0f ? a * a * a : powf(a, b);
 }
 
 static inline double power_double(double a, double b) {
-    return b == 0.5 ? sqrt(a) : b == 1.0 ? a : b == 2.0 ? a * a : b == 3.0 ? a * a * a : pow(a, b);
+    return b == 0.5 ? half_power_double(a) : b == 1.0 ? a : b == 2.0 ? a * a : b == 3.0 ? a * a * a : pow(a, b);
 }
 
 static inline float sigmoid_float(float x) {

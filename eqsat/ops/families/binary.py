@@ -68,14 +68,19 @@ def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == b.dtype and a.dtype.kind == "f":
         if b.size == 1 and a.ndim >= b.ndim and b.item() in _SMALL_POWERS:
             return _SMALL_POWERS[b.item()](a)
-        return np.power(a, b)
+        return _float_power(a, b)
     if a.dtype.kind in "iu" and (b.dtype.kind not in "iu" or (b < 0).any()):
         return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
-    return np.power(a, b).astype(a.dtype)
+    return _float_power(a, b).astype(a.dtype)
+
+
+def _float_power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As in C. numpy takes a square root for some exponents of 0.5, which differs at negative zero and infinity."""
+    y, half = np.power(a, b), b == 0.5
+    return np.where(half & (np.isneginf(a) | (a == 0)), np.abs(a), y) if half.any() else y
 
 
 _SMALL_POWERS: dict[float, Callable[[np.ndarray], np.ndarray]] = {
-    0.5: np.sqrt,
     1.0: np.copy,
     2.0: np.square,
     3.0: lambda a: a * a * a,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
+import eqsat
 from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, run_reference, values
 
@@ -94,6 +97,31 @@ def test_pow(base: type, exponent: type):
     for constant in (0.5, 1, 2, 3):
         if float(exponent(constant)) == constant:
             check("Pow", [x, np.array(constant, exponent)], rtol=2e-7)
+
+
+@pytest.mark.parametrize("exponent", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("base", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (3, 8)])
+def test_half_powers_are_no_roots(shape: tuple[int, ...], base: type, exponent: type):
+    x = np.array([-0.0, 0.0, -np.inf, np.inf, np.nan, -1.0, 4.0, 2.0] * 3, base).reshape(3, 8)
+    half = np.full(shape, 0.5, exponent)
+    expected = np.array([0.0, 0.0, np.inf, np.inf, np.nan, np.nan, 2.0, np.sqrt(base(2))] * 3, base).reshape(3, 8)
+    node = onnx.helper.make_node("Pow", ["x", "e"], ["y"])
+    kinds = [onnx.helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in (base, exponent)]
+    infos = [
+        onnx.helper.make_tensor_value_info(n, k, s) for n, k, s in (("x", kinds[0], (3, 8)), ("y", kinds[0], (3, 8)))
+    ]
+    held = [onnx.numpy_helper.from_array(half, "e")]
+    graph = onnx.helper.make_graph([node], "g", infos[:1], infos[1:], held)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found in (
+        session.run(None, {"x": x})[0],
+        eqsat.run(model, {"x": x})["y"],
+        eqsat.optimize(model, numerics="exact", host="c").run({"x": x}, backend="c")["y"],
+    ):
+        np.testing.assert_allclose(found, expected, rtol=np.finfo(base).eps)
+        assert not np.signbit(found[:, :2]).any()
 
 
 def test_pow_with_negative_exponents_of_integers():

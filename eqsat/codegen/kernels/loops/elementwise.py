@@ -25,7 +25,6 @@ _Operand = View | np.ndarray
 _MULTIPLY = OpKey("", "Mul")
 _POWERS: dict[float, list[tuple[OpKey, tuple[int, ...]]]] = {
     -1.0: [(OpKey("", "Reciprocal"), (0,))],
-    0.5: [(OpKey("", "Sqrt"), (0,))],
     2.0: [(_MULTIPLY, (0, 0))],
     3.0: [(_MULTIPLY, (0, 0)), (_MULTIPLY, (1, 0))],
 }
@@ -107,16 +106,15 @@ def _cast_like(node: Node) -> list[Node]:
 
 @spelled("Pow")
 def _power(node: Node) -> list[Node]:
-    """A usual exponent as products, a root or a reciprocal; another one in the type of the base."""
+    """A usual exponent as products or a reciprocal; another one in the type of the base."""
     x, exponent = node.inputs
     plain = [as_chain(node) or node]
     if not isinstance(exponent, np.ndarray) or exponent.size == 0 or not isinstance(x, Tensor) or x.dtype not in FLOATS:
         return plain
     first = float(exponent.ravel()[0])
     wide, same_type = x.dtype not in HALVES, exponent.dtype == x.dtype.numpy()
-    # Two products of half precision round in between. By numpy's power, -infinity has a root; by its square root, none.
-    fits = first == 2 or (wide and (same_type or first != 0.5))
-    if fits and _is_like(x, node.output) and bool((exponent == first).all()):
+    # Two products of half precision round in between.
+    if (wide or first == 2) and _is_like(x, node.output) and bool((exponent == first).all()):
         steps = [Step(operator, {}, inputs, x.dtype) for operator, inputs in _POWERS.get(first, ())]
         if steps:
             return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], steps)]
