@@ -49,14 +49,16 @@ def samples() -> np.ndarray:
     return x
 
 
-def apply(name: str, isa, x: np.ndarray) -> np.ndarray:
-    loop = f"for (int i = 0; i < n; i += {isa.lanes()}) ST@(y + i, {name}@(LD@(x + i)));"
-    body, helpers = finish(loop, isa)
+def apply(name: str, isa: Isa, *operands: np.ndarray) -> np.ndarray:
+    """A function of vectors on arrays, whose length is a multiple of 16."""
+    names = [f"x{k}" for k in range(len(operands))]
+    loaded = ", ".join(f"LD@({x} + i)" for x in names)
+    body, helpers = finish(f"for (int i = 0; i < n; i += {isa.lanes()}) ST@(y + i, {name}@({loaded}));", isa)
     target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
-    head = f"{target}void f(const float *x, float *y, int n)"
+    head = f"{target}void f({', '.join(f'const float *{x}' for x in names)}, float *y, int n)"
     library = compiled(INCLUDES + "\n".join(helpers) + f"\n{head};\n{head} {{ {body} }}\n", "-O2", ())
-    y = np.empty_like(x)
-    library.f(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), len(x))
+    y = np.empty_like(operands[0])
+    library.f(*(ctypes.c_void_p(a.ctypes.data) for a in (*operands, y)), len(y))
     return y
 
 
@@ -104,17 +106,6 @@ def test_error_relative_to_argument(name, isa):
         agree(x, found, exact(x.astype(np.float64)), spacing(x), most)
 
 
-def apply_two(name: str, isa: Isa, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    loop = f"for (int i = 0; i < n; i += {isa.lanes()}) ST@(z + i, {name}@(LD@(x + i), LD@(y + i)));"
-    body, helpers = finish(loop, isa)
-    target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
-    head = f"{target}void f(const float *x, const float *y, float *z, int n)"
-    library = compiled(INCLUDES + "\n".join(helpers) + f"\n{head};\n{head} {{ {body} }}\n", "-O2", ())
-    z = np.empty_like(x)
-    library.f(*(ctypes.c_void_p(a.ctypes.data) for a in (x, y, z)), len(x))
-    return z
-
-
 def pairs() -> tuple[np.ndarray, np.ndarray]:
     """Numbers of all magnitudes, each special one with each other, bases with exponents whose power is a float.
 
@@ -142,7 +133,7 @@ def test_powers_are_near_the_exact_ones(isa: Isa):
     if isa not in runnable():
         pytest.skip(f"no {isa.name} here")
     x, y = pairs()
-    found = apply_two("power", isa, x, y)
+    found = apply("power", isa, x, y)
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(np.float64), y.astype(np.float64))
         agree(x, found, exact, spacing(exact), 1.0)
@@ -162,7 +153,7 @@ def test_remainders_are_exact(isa: Isa):
     with np.errstate(all="ignore"):
         x, y = np.concatenate([x, a.astype(np.float32), b * 3, b]), np.concatenate([y, b, b, b])
         exact = np.fmod(x, y)
-    found = apply_two("remainder", isa, x, y)
+    found = apply("remainder", isa, x, y)
     np.testing.assert_array_equal(found, exact)
     np.testing.assert_array_equal(np.signbit(found[exact == 0]), np.signbit(exact[exact == 0]))
 
