@@ -141,7 +141,7 @@ def _why_not_the_parts(target: Target, body: Body) -> str:
     foreign = [op for op in parts if op not in known]
     if foreign and all(entry.ops for entry in target.supports):
         return f"{foreign[0]} not supported by {target.name}"
-    return "cheaper as part of one kernel of the host"
+    return "the host runs it with others in one kernel"
 
 
 def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ...]:

@@ -27,7 +27,7 @@ def _target(supports: str) -> Target:
     ("supports", "reason"),
     [
         ("Relu", "ConvTranspose not supported by npu"),
-        ("ConvTranspose, Relu", "cheaper as part of one kernel of the host"),
+        ("ConvTranspose, Relu", "the host runs it with others in one kernel"),
     ],
 )
 def test_an_operator_that_the_target_lacks_is_the_reason(supports: str, reason: str) -> None:
