@@ -20,6 +20,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import standard
 from eqsat.ops.properties import is_commutative
 from eqsat.ops.traits import BROADCASTS, UNARY
+from eqsat.rules.signatures import signature
 from eqsat.schema.opset import input_arity, input_dtypes, is_variadic
 from eqsat.schema.types import OpKey
 
@@ -197,17 +198,23 @@ class Enumeration:
                         yield Term(name, operands)
 
     def _fits(self, name: str, operands: Sequence[Term]) -> bool:
-        for i, operand in enumerate(operands):
-            is_truth = self._values[operand].dtype == bool
-            wanted = ir.DataType.BOOL if is_truth else self.dtype
-            if wanted not in input_dtypes(OpKey("", name), i):
-                return False
         if name in ("Div", "Mod") and self.dtype.is_integer() and operands[1].number == 0:
             return False
-        return (
-            self._has_bounds(Term(name, tuple(operands)))
-            and len({self._values[o].dtype for o in operands if name != "Where"}) <= 1
-        )
+        dtypes = [self._values[operand].dtype for operand in operands]
+        return self._has_bounds(Term(name, tuple(operands))) and self._has_types(name, dtypes)
+
+    def _has_types(self, name: str, given: Sequence[np.dtype]) -> bool:
+        """Whether an operator takes operands of these types, which numpy would convert."""
+        found = signature(OpKey("", name))
+        agreed: dict[str, np.dtype] = {}
+        for i, dtype in enumerate(given):
+            own = ir.DataType.BOOL if dtype.kind == "b" else self.dtype
+            if own not in input_dtypes(OpKey("", name), i):
+                return False
+            parameter = None if found is None else found.inputs[min(i, len(found.inputs) - 1)].type_name
+            if parameter is not None and agreed.setdefault(parameter, dtype) != dtype:
+                return False
+        return True
 
     def _has_bounds(self, term: Term) -> bool:
         """Whether all operands but the first are numbers where an operator needs that."""
@@ -218,10 +225,13 @@ class Enumeration:
         if term in self._values:
             return self._values[term]
         operands = [self._computed(operand) for operand in term.operands]
-        if not term.op or any(operand is None for operand in operands) or not self._has_bounds(term):
+        known = [operand for operand in operands if operand is not None]
+        if not term.op or len(known) < len(operands) or not self._has_bounds(term):
+            return None
+        if not self._has_types(term.op, [values.dtype for values in known]):
             return None
         try:
-            (values,) = evaluate(OpKey("", term.op), (), operands)
+            (values,) = evaluate(OpKey("", term.op), (), known)
         except EqsatError:
             return None
         return None if values is None or values.shape != (SAMPLES,) or not np.isfinite(values).any() else values

@@ -55,6 +55,19 @@ def test_a_difference_at_a_single_number_is_seen() -> None:
     assert "x" not in {pair.right.text for pair in found if pair.left.text.startswith("Mul(Sqrt")}
 
 
+def test_terms_have_the_types_of_their_operators() -> None:
+    """numpy would also choose by numbers, and between truth values and numbers."""
+    terms = Enumeration(["Abs", "Less", "Neg", "Where"], ir.DataType.FLOAT, 1, [0.0], 3)
+    less, zero = Term("Less", (X, Term(number=0.0))), Term(number=0.0)
+    assert terms.holds(Pair(Term("Where", (less, Term("Neg", (X,)), X)), Term("Abs", (X,))))
+    assert not terms.holds(Pair(Term("Where", (X, X, zero)), X))
+    choices = [t for pair in terms.pairs for t in (*pair.left.subterms, *pair.right.subterms) if t.op == "Where"]
+    assert choices
+    for condition, *both in (choice.operands for choice in choices):
+        assert condition.op == "Less" or condition.op == "Where"
+        assert len({term.op == "Less" for term in both}) == 1 or "Where" in {term.op for term in both}
+
+
 @pytest.mark.slow
 def test_what_was_removed_is_found_again() -> None:
     """Without any rules, the rules about the operators are found, each in its numerics class."""
