@@ -26,7 +26,7 @@ from eqsat.rules.ast import (
     Pattern,
     Rule,
 )
-from eqsat.rules.expand import Clause, expand, needed
+from eqsat.rules.expand import Clause, expand, needed, operators
 from eqsat.schema.types import OpKey
 
 _PASSED = frozenset(op for g in GATHERINGS for op in (g.op, *g.readers))
@@ -229,11 +229,9 @@ class Compiler:
     ) -> Iterator[CompiledClause]:
         if not self.may_match(needed(patterns)):
             return
-        for i, clause in enumerate(expanded(patterns)):
-            if clause.matched <= self.constructors.keys():
-                options = QueryBuilder(self.constructors, clause.absent).options(clause.roots)
-                for parts in _compiled_once(definition, target, i, options):
-                    yield parts.numbered(number)
+        present = tuple(tuple(self.constructors.get(op, ())) for op in operators(*patterns))
+        for parts in _compiled_once(definition, target, patterns, present):
+            yield parts.numbered(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +268,29 @@ class _Parts:
 _Options = tuple[tuple[Constructor, ...], ...]
 
 
-@lru_cache(maxsize=2048)
-def _compiled_once(definition: Rule | Composite, target: str, index: int, options: _Options) -> tuple[_Parts, ...]:
-    """The parts of one clause of a definition; cached, because the next model has the same operators."""
+@lru_cache(maxsize=4096)
+def _compiled_once(
+    definition: Rule | Composite, target: str, patterns: tuple[Pattern, ...], present: _Options
+) -> tuple[_Parts, ...]:
+    """The parts of all clauses of a definition; cached, because the next model has the same operators.
+
+    Args:
+        present: The constructors of each of :func:`~eqsat.rules.expand.operators`.
+    """
+    constructors = {op: known for op, known in zip(operators(*patterns), present, strict=True) if known}
+    return tuple(
+        parts
+        for i, clause in enumerate(expanded(patterns))
+        if clause.matched <= constructors.keys()
+        for parts in _clause_once(
+            definition, target, i, QueryBuilder(constructors, clause.absent).options(clause.roots)
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _clause_once(definition: Rule | Composite, target: str, index: int, options: _Options) -> tuple[_Parts, ...]:
+    """The parts of one clause, which most models share even where other operators of the definition differ."""
     patterns = definition.left if isinstance(definition, Rule) else definition.patterns
     return tuple(_compiled(definition, target, expanded(patterns)[index], options))
 

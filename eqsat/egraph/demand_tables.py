@@ -21,7 +21,7 @@ from eqsat.egraph.equal_elements import element_of_result
 from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.known_sizes import KnownSizes
-from eqsat.egraph.language import ORIGINAL, Constructor
+from eqsat.egraph.language import ORIGINAL, Constructor, commutation
 from eqsat.egraph.made_constants import residues
 from eqsat.errors import EqsatError, LimitError
 from eqsat.model.inference.infer import infer_types
@@ -116,7 +116,7 @@ class Facts:
         self.tables = tables
         self.calls = 0
         self.contradictions: dict[str, str] = {}
-        self._constructors: list[Constructor] = []
+        self._constructors: dict[Constructor, None] = {}
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         # Rows of demand tables that were read. Fewer than answers: some of these were given before egglog asked.
         self._read: dict[tuple[str, Constructor], int] = defaultdict(int)
@@ -128,9 +128,13 @@ class Facts:
         self._priming = False
 
     def declare(self, constructor: Constructor) -> None:
-        self.engine.run_text(analysis_rules(constructor))
-        if not constructor.composite:
-            self._constructors.append(constructor)
+        """Starts the analysis of a constructor, which costs egglog a dozen rules, once it has an e-node."""
+        if constructor.composite or constructor in self._constructors:
+            return
+        self._constructors[constructor] = None
+        self.engine.run_text([*commutation(constructor), *analysis_rules(constructor)])
+        if constructor.first_stands_alone:
+            self.declare(constructor.first)
 
     def saturate(self) -> None:
         """Runs the analysis until no demand is left."""

@@ -42,7 +42,7 @@ class Judge:
         self.saturation = saturation
         self.snapshot = snapshot
         self._compiled: dict[object, list[CompiledClause]] = {}
-        self._watched = any(clause.watched for clause, _ in saturation.clauses())
+        self._watched = saturation.has_infinities
         self.facts = facts
         self.matcher = PartialMatcher(snapshot, self._with_elements(facts))
 

@@ -155,18 +155,20 @@ def has_variadic_outputs(op: OpKey) -> bool:
 
 
 def declare(constructor: Constructor) -> list[str]:
-    """egglog commands that declare a constructor, its provenance table and its commutativity."""
+    """egglog commands that declare a constructor and its provenance table."""
     c = constructor
     sorts = " ".join(["i64"] + ["T"] * c.inputs)
-    commands = [
-        f"(constructor {c.name} ({sorts}) {c.sort})",
-        f"(function made_{c.name} ({sorts}) i64 :merge old)",
+    return [f"(constructor {c.name} ({sorts}) {c.sort})", f"(function made_{c.name} ({sorts}) i64 :merge old)"]
+
+
+def commutation(constructor: Constructor) -> list[str]:
+    """The egglog rule that swaps the operands of a commutative operator."""
+    c = constructor
+    if not c.is_commutative:
+        return []
+    swapped = ["x1", "x0"]
+    return [
+        f"(rule ((= e {c.call('a', c.operands)})) "
+        f"((union e {c.call('a', swapped)}) {c.made('a', swapped, str(COMMUTED))}) "
+        f':ruleset commute :name "commute {c.name}")'
     ]
-    if c.is_commutative:
-        swapped = ["x1", "x0"]
-        commands.append(
-            f"(rule ((= e {c.call('a', c.operands)})) "
-            f"((union e {c.call('a', swapped)}) {c.made('a', swapped, str(COMMUTED))}) "
-            f':ruleset commute :name "commute {c.name}")'
-        )
-    return commands

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import onnx_ir as ir
 
@@ -28,9 +27,10 @@ from eqsat.egraph.encode import CHUNK, Encoder
 from eqsat.egraph.engine import SPAN, Engine, Fact, call, integer
 from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
+from eqsat.egraph.joins import Columns
 from eqsat.egraph.known_sizes import NAME as NAME_OF_SIZES
 from eqsat.egraph.known_sizes import write_literals
-from eqsat.egraph.language import PRELUDE, declare
+from eqsat.egraph.language import PRELUDE, Constructor, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.template import Answer
 from eqsat.egraph.vocabulary import Vocabulary
@@ -95,6 +95,7 @@ class Saturation:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"work limit"``,
             ``"time limit"``, the last guard.
         names: Rule number -> name; 0 is the model itself.
+        has_infinities: Whether the model contains a constant that is not finite.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Saturation:
         self.stop_reason = ""
         self.iterations = 0
         self.enodes = 0
+        self._declared: set[str] = set()
         self._answered = 0
         self._visited = 0
         self._states: list[_State] = []
@@ -148,38 +150,49 @@ class Saturation:
             vocabulary.add(constructor)
         for constructor in constructors(self.additions.alternatives):
             vocabulary.add(constructor)
+        own = () if raw else tuple(vocabulary.constructors.values())
         numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
         clauses = vocabulary.compile_rules(rules, numbers, engine.look_at_clock)
-        for constructor in vocabulary.constructors.values():
-            engine.run_text(declare(constructor))
-        for constructor in vocabulary.constructors.values():
+        for constructor in own or vocabulary.constructors.values():
+            self._declare(constructor)
             self.facts.declare(constructor)
         encoder.write(*self.facts.prime(self.encoding))
         self._write_literals()
         self._pin()
         self._bound()
-        if self.facts.has_infinities(self.encoding):
+        self.has_infinities = self.facts.has_infinities(self.encoding)
+        if self.has_infinities:
             for clause in clauses:
                 clause.watch()
         self.facts.saturate()
         self._states = [self._state(c) for c in clauses]
-        known = set(vocabulary.constructors)
         coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]
         self._write_alternatives()
         if self.additions.approximations:
             self.names.append(NAME)
             write_approximations(engine, self.tables, self.encoding, self.additions.approximations, len(self.names) - 1)
         composites = vocabulary.compile_composites(coarse)
-        for name, constructor in vocabulary.constructors.items():
-            if name not in known:
-                engine.run_text(declare(constructor))
         self._composite_states = [self._state(c) for c in composites]
-        tables = engine.tables()
+        columns = Columns(engine.tables())
         for state in [*self._states, *self._composite_states]:
-            self._send(state, tables)
+            self._send(state, columns)
         self._raw = bool(raw)
         if raw:
             engine.run_text(["(ruleset user)", *raw])
+
+    def _declare(self, constructor: Constructor) -> None:
+        """Tells egglog of a constructor, and of the plain form of one with a tuple, before it gets e-nodes."""
+        if constructor.name in self._declared:
+            return
+        self._declared.add(constructor.name)
+        self.engine.run_text(declare(constructor))
+        if constructor.first_stands_alone:
+            self._declare(constructor.first)
+
+    @property
+    def constructors(self) -> list[Constructor]:
+        """Those of which the e-graph may have e-nodes, in the order of the vocabulary."""
+        return [c for name, c in self.vocabulary.constructors.items() if name in self._declared]
 
     def _write_literals(self) -> None:
         known = self.facts.known_sizes
@@ -280,20 +293,20 @@ class Saturation:
     def _round(self, states: Sequence[_State], iteration: int, throttle: bool = True) -> bool:
         active = []
         # Finding adds no e-nodes, so that one check serves the whole round.
-        frozen: dict[str, Any] = {}
+        frozen: Columns | None = None
         for state in states:
             if state.banned_until > iteration:
                 continue
             if throttle and self._is_over():
                 break
             if not state.sent:
-                frozen = frozen or self.engine.tables()
+                frozen = frozen or Columns(self.engine.tables())
                 if not self._send(state, frozen):
                     continue
             active.append(state)
             if len(state.clause.query.roots) > 1:
-                frozen = frozen or self.engine.tables()
-                matches = most_matches(state.clause.query.sites, frozen)
+                frozen = frozen or Columns(self.engine.tables())
+                matches = most_matches(state.clause.query.sites, frozen.tables)
                 if matches > MOST_COMBINATIONS:
                     state.pending = matches
                     state.statistics.held_back += not throttle
@@ -307,14 +320,15 @@ class Saturation:
         changed = False
         for state in active:
             state.pending = 0
-            changed |= self.engine.step(f"apply_{state.clause.key}")
+            if self.engine.step(f"apply_{state.clause.key}"):
+                changed = True
+                for constructor in state.clause.built:
+                    self.facts.declare(constructor)
         return changed
 
-    def _send(self, state: _State, tables: Mapping[str, Any]) -> bool:
-        """Gives a clause to egglog once each of its operators has an e-node: before, it cannot match, and most clauses
-        never can.
-        """
-        state.sent = all(len(tables[site.constructor.name].rows) for site in state.clause.query.sites)
+    def _send(self, state: _State, columns: Columns) -> bool:
+        """Gives a clause to egglog once it may match: most clauses never can."""
+        state.sent = columns.may_join(state.clause.query.sites)
         if state.sent:
             self.engine.run_text(state.clause.commands())
         return state.sent
@@ -377,6 +391,8 @@ class Saturation:
                     state.statistics.applied += 1
                     if found.folded not in state.variants:
                         state.variants.add(found.folded)
+                        for constructor in state.clause.built:
+                            self._declare(constructor)
                         self.engine.run_text(state.clause.apply_commands(found.folded))
                     facts.append((state.clause.yes(found.folded), (*key, *found.columns), None))
             state.statistics.seconds += time.perf_counter() - start
@@ -384,13 +400,13 @@ class Saturation:
         self.engine.set_facts(facts)
 
     def clauses(self) -> Iterator[tuple[CompiledClause, Answerer]]:
-        """All clauses whose operators have e-nodes, each with the answerer of its signatures."""
+        """All clauses that egglog has searched for, each with the answerer of its signatures."""
         for state in [*self._states, *self._composite_states]:
             if state.sent:
                 yield state.clause, state.answerer
 
     def answered(self) -> Iterator[tuple[CompiledClause, Mapping[tuple[int, ...], Answer | None]]]:
-        """All clauses whose operators have e-nodes, each with the answers that its signatures had."""
+        """All clauses that egglog has searched for, each with the answers that its signatures had."""
         for state in [*self._states, *self._composite_states]:
             if state.sent:
                 yield state.clause, state.served
@@ -398,7 +414,7 @@ class Saturation:
     def count(self) -> int:
         """Number of e-nodes."""
         frozen = self.engine.tables()
-        return sum(len(frozen[name].rows) for name in (*self.vocabulary.constructors, "Wide", "WideM"))
+        return sum(len(frozen[name].rows) for name in (*(c.name for c in self.constructors), "Wide", "WideM"))
 
     def _collect(self) -> None:
         for state in [*self._states, *self._composite_states]:

@@ -81,7 +81,7 @@ class Reader:
         encoding = saturation.encoding
         nodes = self._leaves()
         nodes += self._wide(refs)
-        for constructor in saturation.vocabulary.constructors.values():
+        for constructor in saturation.constructors:
             nodes += self._nodes_of(constructor)
         nodes = _without_copies(nodes)
         size = len(self.ids)

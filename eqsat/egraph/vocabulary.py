@@ -8,6 +8,7 @@ operators has a new constructor: a rule that removes one operand of a `Sum` make
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from eqsat.egraph.compile_rules import CompiledClause, Compiler
 from eqsat.egraph.language import MOST_OPERANDS, Constructor
@@ -44,22 +45,19 @@ class Vocabulary:
         largest = min(2 * max((c.inputs for c in self.constructors.values()), default=1) + 8, MOST_OPERANDS)
         compiler = Compiler(self._by_op)
         clauses: list[CompiledClause] = []
-        needs = [needed(rule.left) for rule in rules]
-        known: list[tuple[int, ...]] = [()] * len(rules)
+        patterns = _read_of(tuple(rules))
         compiled: list[list[CompiledClause]] = [[] for _ in rules]
-        size = -1
-        while size != len(self.constructors):
-            size = len(self.constructors)
-            for i, (rule, number) in enumerate(zip(rules, numbers, strict=True)):
-                if not compiler.may_match(needs[i]):
-                    continue
-                now = tuple(len(self._by_op.get(op, ())) for op in operators(*rule.left))
-                if now != known[i]:
+        fresh = frozenset(self._by_op)
+        while fresh:
+            for i, (rule, number, (occurring, needs)) in enumerate(zip(rules, numbers, patterns, strict=True)):
+                if not fresh.isdisjoint(occurring) and compiler.may_match(needs):
                     look_at_clock()
-                    known[i], compiled[i] = now, list(compiler.rule(rule, number))
+                    compiled[i] = list(compiler.rule(rule, number))
             clauses = [c for of_rule in compiled for c in of_rule]
+            known = {op: len(constructors) for op, constructors in self._by_op.items()}
             for constructor in (b for clause in clauses for b in clause.built if b.inputs <= largest):
                 self.add(constructor)
+            fresh = frozenset(op for op, constructors in self._by_op.items() if len(constructors) > known.get(op, 0))
         clauses = [c for c in clauses if all(b.name in self.constructors for b in c.built)]
         for i, clause in enumerate(clauses):
             clause.key = f"r{i}_"
@@ -74,3 +72,9 @@ class Vocabulary:
             for constructor in clause.built:
                 self.add(constructor)
         return clauses
+
+
+@lru_cache(maxsize=16)
+def _read_of(rules: tuple[Rule, ...]) -> tuple[tuple[tuple[OpKey, ...], tuple[frozenset[OpKey], ...]], ...]:
+    """Of each rule the operators in its patterns, and those that it needs."""
+    return tuple((operators(*rule.left), needed(rule.left)) for rule in rules)

@@ -42,7 +42,11 @@ def operators_on_constants(targets: Iterable[Target]) -> frozenset[OpKey]:
 
     If a rule applies one of them to a constant, the e-graph must contain it beside the result.
     """
-    accelerators = [target for target in targets if not target.is_host]
+    return _operators_once(tuple(target for target in targets if not target.is_host))
+
+
+@lru_cache(maxsize=16)
+def _operators_once(accelerators: tuple[Target, ...]) -> frozenset[OpKey]:
     found = {
         op
         for target in accelerators
