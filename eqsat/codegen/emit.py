@@ -27,12 +27,12 @@ from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Allocation, MemoryPlan, plan_memory
-from eqsat.codegen.parallel import BLOCK_WITHIN, Parts
+from eqsat.codegen.parallel import BLOCK_WITHIN
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.codegen.program_templates import render
 from eqsat.codegen.shared_functions import CFunction, Functions
-from eqsat.codegen.sharing import Share, Sharing
+from eqsat.codegen.sharing import Share, Sharing, StageShare
 from eqsat.codegen.spans import Span, pieces, spans
 from eqsat.codegen.weights import Weights
 from eqsat.model.unused_names import unused
@@ -198,7 +198,7 @@ class _Emitter:
             kernel = family.generate(task, isa)
             parts = None if self.sharing is None else self.sharing.share(kernel, seconds)
             self.made[number][isa.name] = self.functions.add(self._function(node, kernel, parts), isa)
-            size = kernel.scratch if parts is None else self.threads * parts[1].stride
+            size = kernel.scratch if parts is None else parts[1].scratch(kernel.scratch, self.threads)
             self.scratch[number] = max(self.scratch[number], size)
         written = next(iter(node.writes()))
         shared = any(made.share is not None for made in self.made[number].values())
@@ -405,7 +405,7 @@ class _Emitter:
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: Node, kernel: Kernel, shared: tuple[Parts, Share] | None) -> CFunction:
+    def _function(self, node: Node, kernel: Kernel, shared: tuple[str, Share | StageShare] | None) -> CFunction:
         return kernel_function(self._operands(node), node in self.layout.in_place, kernel, shared, self._constant)
 
     def _call(self, number: int, node: Node, made: CFunction, isa: Isa, scratch: int | None) -> list[str]:

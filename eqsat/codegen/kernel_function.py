@@ -10,17 +10,17 @@ import numpy as np
 from eqsat.codegen import c_types
 from eqsat.codegen.entry_arguments import sizes_in
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.parallel import Parts, whole
+from eqsat.codegen.parallel import whole
 from eqsat.codegen.program import Tensor
 from eqsat.codegen.shared_functions import CFunction
-from eqsat.codegen.sharing import Share
+from eqsat.codegen.sharing import Share, StageShare
 
 
 def kernel_function(
     operands: Sequence[tuple[Tensor, str, bool]],
     in_place: bool,
     kernel: Kernel,
-    shared: tuple[Parts, Share] | None,
+    shared: tuple[str, Share | StageShare] | None,
     constant: Callable[[np.ndarray], str],
 ) -> CFunction:
     """The function of a kernel.
@@ -29,10 +29,10 @@ def kernel_function(
         operands: Its tensors: name of the parameter, and whether it is read only.
         in_place: Whether an input and an output may share memory.
         kernel: As its family generated it.
-        shared: Its parts, if threads share it.
+        shared: Its statements for a range of blocks and how threads share it, if they do.
         constant: Gives the address of a constant.
     """
-    body = whole(kernel.body) if shared is None else shared[0].body
+    body = whole(kernel.body) if shared is None else shared[0]
     restrict = "" if in_place else "restrict "
     parameters = [
         (f"{'const ' if const else ''}{c_types.storage(tensor.dtype)} *{restrict}", name)
@@ -43,7 +43,7 @@ def kernel_function(
         constants.append(constant(np.asarray(array)))
         c = c_types.c_type(c_types.as_stored(np.asarray(array)))
         parameters.append((f"const {c} *restrict ", f"w{k}"))
-    sizes = sizes_in(body if shared is None else f"{body} {shared[1].blocks}")
+    sizes = sizes_in(body if shared is None else f"{body} {shared[1].reads}")
     parameters += [("ptrdiff_t ", size) for size in sizes]
     if kernel.scratch:
         parameters.append(("void *restrict ", "scratch"))

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 MARK = "/* parallel */"
+STAGES = "/* stages */"
+"""In a kernel of which one thread executes all that is not in a stage (``stages.py``)."""
 BLOCK_WITHIN = """\
 static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
     return at < 0 ? 0 : at < most ? at : most;
@@ -33,6 +35,7 @@ _HEAD = re.compile(
     r"(?P<space>\s*)for \((?P<c>ptrdiff_t|size_t) (?P<name>\w+) = 0; (?P=name) < (?P<extent>.+); "
     r"(?P=name)(?:\+\+|(?: \+= (?P<step>\d+)))\)(?P<brace> \{)?"
 )
+_ANY_MARK = re.compile(re.escape(MARK) + r"|/\* (?:stages|stage \S+|end of stage) \*/")
 _SIZE = re.compile(r"dim_\w+")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/')
 
@@ -76,10 +79,10 @@ class _Loop:
 
 
 def whole(body: str) -> str:
-    """A kernel without marks."""
+    """A kernel without marks, those of stages (``stages.py``) included."""
     if MARK not in body:
         return body
-    return "\n".join(line for line in body.split("\n") if line.strip() != MARK)
+    return "\n".join(line for line in body.split("\n") if not _ANY_MARK.fullmatch(line.strip()))
 
 
 def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
@@ -89,7 +92,7 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
         body: With marks.
         sizes: Values of free sizes, by the names of their variables.
     """
-    if MARK not in body:
+    if MARK not in body or STAGES in body:
         return None
     lines = body.split("\n")
     most = _most(lines, sizes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from eqsat.codegen.c_names import identifier
 from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
 from eqsat.codegen.program import Node
-from eqsat.codegen.sharing import Share, sharing_functions
+from eqsat.codegen.sharing import Share, StageShare, sharing_functions
 
 BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
@@ -43,17 +43,18 @@ class CFunction:
     specialised: bool
     helpers: tuple[str, ...]
     constants: tuple[str, ...]
-    share: Share | None = None
+    share: Share | StageShare | None = None
 
     @property
     def signature(self) -> str:
         """Of the C function, in parentheses."""
-        ends = [] if self.share is None else [("ptrdiff_t ", "begin"), ("ptrdiff_t ", "end")]
+        ends = [] if self.share is None else self.share.parameters
         return ", ".join(f"{c}{n}" for c, n in (*self.parameters, *ends)) or "void"
 
     @property
     def text(self) -> tuple[str, str, bool]:
-        return self.signature, self.body, self.contract
+        """Equal for those that are one function."""
+        return self.signature, self.body + ("" if self.share is None else self.share.text), self.contract
 
 
 class Functions:
@@ -111,12 +112,16 @@ class Functions:
             attributes = [f"{upper}_CONTRACT"] if made.contract else []
             if isa.x86 and where == isa.name:
                 attributes.append(f"{upper}_{isa.name.upper()}")
-            head = " ".join(["static", *attributes, "void", f"{name}({made.signature})"])
-            lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *made.body.splitlines()]
-            body = "\n".join(f"    {line}" if line else "" for line in lines)
-            section.functions.append(f"{head} {{\n{body}\n}}\n")
+
+            def written(name: str, signature: str, body: str) -> str:
+                head = " ".join(["static", *attributes, "void", f"{name}({signature})"])
+                lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *body.splitlines()]
+                body = "\n".join(f"    {line}" if line else "" for line in lines)
+                return f"{head} {{\n{body}\n}}\n"
+
+            section.functions.append(written(name, made.signature, made.body))
             if made.share is not None:
-                section.functions.append(sharing_functions(self.name, name, made.parameters, made.share))
+                section.functions.append(sharing_functions(self.name, name, made.parameters, made.share, written))
         return self.named[key]
 
     def hoist_helpers(self) -> None:

@@ -2,15 +2,16 @@
 
 A kernel that is worth it gets two functions beside its own: one that unpacks its arguments for a range of blocks, which
 threads of a pool call, and one that packs them and hands the blocks out. Sharing a kernel costs about a microsecond, so
-a kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work. Threads that sleep
-are woken once in a run, which takes the caller several microseconds: a program with less than :data:`ENOUGH` of such
-kernels stays on one thread as a whole.
+a kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work. A kernel that is
+sequential calls the threads for its stages (``stages.py``), mostly while they are awake: for those, half of that is
+enough. Threads that sleep are woken once in a run, which takes the caller several microseconds: a program with less
+than :data:`ENOUGH` of such kernels stays on one thread as a whole.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.parallel import Parts, in_parts
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.predict import Prediction
+from eqsat.codegen.stages import Stages, in_stages
 from eqsat.errors import EqsatError
 from eqsat.rules.ast import Target
 from eqsat.schema.size import Undecided
@@ -34,6 +36,7 @@ ENOUGH = 100e-6
 
 Parameters = Sequence[tuple[str, str]]
 """C type and name of each parameter of a kernel."""
+_RANGE = (("ptrdiff_t ", "begin"), ("ptrdiff_t ", "end"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,12 @@ class Share:
     Attributes:
         blocks: C expression of their number.
         least: Blocks of a thread, at least.
-        stride: Bytes of scratch memory of each thread.
+        stride: Bytes of scratch memory of each thread; 0 if all have the same.
     """
 
     blocks: str
     least: int
-    stride: int
+    stride: int = 0
 
     @property
     def arguments(self) -> list[str]:
@@ -56,11 +59,83 @@ class Share:
         return [str(self.least), *([str(self.stride)] if self.stride else [])]
 
     @property
+    def parameters(self) -> Parameters:
+        """Of the kernel, after its own."""
+        return _RANGE
+
+    @property
+    def text(self) -> str:
+        """What kernels of equal statements may differ in, as the function that is called has it."""
+        return ""
+
+    @property
+    def reads(self) -> str:
+        """What reads sizes, beside the kernel."""
+        return self.blocks
+
+    def scratch(self, needed: int, threads: int) -> int:
+        """Bytes of scratch memory of all threads together, if a thread alone needs so many."""
+        return threads * self.stride if self.stride else needed
+
+    @property
     def pieces(self) -> int:
         """Into how many ranges the blocks of each thread are cut: one where each range begins with filling scratch
         memory, else some, so that a thread that is late gets fewer.
         """
         return 1 if self.stride else 4
+
+
+@dataclass(frozen=True, slots=True)
+class StageShare:
+    """How a kernel hands out the blocks of its stages.
+
+    Attributes:
+        before: See :class:`~eqsat.codegen.stages.Stages`.
+        turns: Likewise.
+        each: How it does so in each stage.
+    """
+
+    before: str
+    turns: tuple[str, ...]
+    each: tuple[Share, ...]
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of a call, after the pool."""
+        return []
+
+    @property
+    def parameters(self) -> Parameters:
+        """Of the kernel, after its own."""
+        return (("int ", "stage"), *_RANGE)
+
+    @property
+    def text(self) -> str:
+        """What kernels of equal statements may differ in, as the function that is called has it."""
+        return self.caller("share", "part")
+
+    @property
+    def reads(self) -> str:
+        """What reads sizes, beside the kernel."""
+        return self.text
+
+    def scratch(self, needed: int, threads: int) -> int:
+        """Bytes of scratch memory of all threads together, if a thread alone needs so many."""
+        return needed
+
+    def caller(self, share: str, part: str) -> str:
+        """The statements that one thread executes.
+
+        Args:
+            share: Function that hands out blocks.
+            part: Function that computes a range of them.
+        """
+        lines = [self.before, self.turns[0]]
+        for k, (own, turn) in enumerate(zip(self.each, self.turns[1:], strict=True)):
+            lines.append(f"given.stage = {k};")
+            lines.append(f"{share}(pool, {part}, &given, {own.blocks}, {own.least}, {own.pieces});")
+            lines.append(turn)
+        return "\n".join(lines)
 
 
 class Sharing:
@@ -101,18 +176,36 @@ class Sharing:
         except (EqsatError, Undecided):
             return math.inf
 
-    def share(self, kernel: Kernel, seconds: float) -> tuple[Parts, Share] | None:
-        """The parts of a kernel that takes so long; None if it stays on one thread."""
-        parts = in_parts(kernel.body, self._sizes) if self._enough and seconds >= WORTH else None
-        if parts is None:
+    def share(self, kernel: Kernel, seconds: float) -> tuple[str, Share | StageShare] | None:
+        """The statements for a range of blocks of a kernel that takes so long, and how it is shared; None if it stays
+        on one thread.
+        """
+        if not self._enough or seconds < WORTH:
             return None
-        least = max(1, math.ceil(parts.count * LEAST / seconds))
+        parts = in_parts(kernel.body, self._sizes)
+        if parts is None:
+            stages = in_stages(kernel.body, self._sizes)
+            return None if stages is None else self._stages(stages, seconds)
+        least = _least(parts, seconds)
         if parts.count < 2 * least:
             return None
-        return parts, Share(parts.blocks, least, -(-kernel.scratch // ALIGNMENT) * ALIGNMENT)
+        return parts.body, Share(parts.blocks, least, -(-kernel.scratch // ALIGNMENT) * ALIGNMENT)
+
+    def _stages(self, stages: Stages, seconds: float) -> tuple[str, StageShare] | None:
+        """The same of a kernel with stages, of which only those are shared that are worth it."""
+        each = []
+        for parts, part in stages.each:
+            own = 2 * part * seconds
+            least = _least(parts, own) if own >= WORTH else parts.count
+            each.append(Share(parts.blocks, least))
+        if all(parts.count < 2 * own.least for own, (parts, _) in zip(each, stages.each, strict=True)):
+            return None
+        return stages.body, StageShare(stages.before, stages.turns, tuple(each))
 
 
-def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Share) -> str:
+def sharing_functions(
+    prefix: str, name: str, parameters: Parameters, share: Share | StageShare, written: Callable[[str, str, str], str]
+) -> str:
     """The functions by which threads share a kernel, after that of the kernel.
 
     Args:
@@ -120,11 +213,20 @@ def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Sha
         name: Of the kernel's function.
         parameters: Of the kernel, without the range.
         share: Its blocks.
+        written: Writes a function as that of the kernel: from its name, its parameters and its statements.
     """
     fields = [(c.replace("restrict ", ""), n) for c, n in parameters]
     arguments = [f"g->{n}" for _, n in parameters]
     packed = [n for _, n in parameters]
     more = ""
+    if isinstance(share, StageShare):
+        fields.append(("int ", "stage"))
+        packed.append("0")
+        body = (
+            f"struct {name}_given given = {{{', '.join(packed)}}};\n{share.caller(f'{prefix}_share', f'{name}_part')}"
+        )
+        head = ", ".join(f"{c}{n}" for c, n in ((f"{prefix}_pool *", "pool"), *parameters))
+        return _part(name, fields, [*arguments, "g->stage"]) + written(f"{name}_shared", head, body)
     if share.stride:
         fields[-1] = ("unsigned char *", "scratch")
         arguments[-1] = "g->scratch + (size_t)worker * g->stride"
@@ -132,8 +234,19 @@ def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Sha
         more = ", size_t stride"
         fields.append(("size_t ", "stride"))
         packed.append("stride")
-    given = "".join(f"    {c}{n};\n" for c, n in fields)
     head = ", ".join(f"{c}{n}" for c, n in parameters)
+    return (
+        f"{_part(name, fields, arguments)}"
+        f"static void {name}_shared({prefix}_pool *pool, ptrdiff_t least{more}, {head}) {{\n"
+        f"    const struct {name}_given given = {{{', '.join(packed)}}};\n"
+        f"    {prefix}_share(pool, {name}_part, &given, {share.blocks}, least, {share.pieces});\n"
+        "}\n"
+    )
+
+
+def _part(name: str, fields: Parameters, arguments: Sequence[str]) -> str:
+    """What threads call: it unpacks the arguments of the kernel."""
+    given = "".join(f"    {c}{n};\n" for c, n in fields)
     return (
         f"struct {name}_given {{\n{given}}};\n\n"
         f"static void {name}_part(const void *given, ptrdiff_t begin, ptrdiff_t end, int worker) {{\n"
@@ -141,11 +254,12 @@ def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Sha
         f"    (void)worker;\n"
         f"    {name}({', '.join([*arguments, 'begin', 'end'])});\n"
         "}\n\n"
-        f"static void {name}_shared({prefix}_pool *pool, ptrdiff_t least{more}, {head}) {{\n"
-        f"    const struct {name}_given given = {{{', '.join(packed)}}};\n"
-        f"    {prefix}_share(pool, {name}_part, &given, {share.blocks}, least, {share.pieces});\n"
-        "}\n"
     )
+
+
+def _least(parts: Parts, seconds: float) -> int:
+    """Blocks that a thread gets at least."""
+    return max(1, math.ceil(parts.count * LEAST / seconds))
 
 
 def _at_greatest(task: Task) -> Task:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.codegen.parallel import MARK, in_parts, whole
+from eqsat.codegen.parallel import MARK, STAGES, in_parts, whole
+from eqsat.codegen.stages import END, STAGE, in_stages
 
 
 def test_loops_become_ranges() -> None:
@@ -61,3 +62,20 @@ def test_marks_inside_of_other_loops_mean_nothing() -> None:
     in_braces = f"{{\n{MARK}\nfor (ptrdiff_t j = 0; j < 9; j++) {{\n}}\n}}"
     parts = in_parts(in_braces, {})
     assert parts is not None and parts.blocks == "9"
+
+
+def test_stages_of_a_sequence() -> None:
+    head, large = STAGE.format(part=0.25), "for (size_t o = 0; o < 40; o++) {\nsums[o] = h[o];\n}"
+    small = "for (size_t o = 0; o < 1; o++) {\nh[o] = 0;\n}"
+    lines = ["float *h;", STAGES, head, MARK, small, END, "for (;;) {", head, MARK, large, END, "h[0]++;", "}"]
+    body = "\n".join(lines)
+    assert in_parts(body, {}) is None
+    found = in_stages(body, {})
+    assert found is not None
+    assert [(parts.count, part) for parts, part in found.each] == [(1, 0.25), (40, 0.25)]
+    assert found.before.strip() == "float *h;"
+    assert [turn.split() for turn in found.turns] == [[], ["for", "(;;)", "{"], ["h[0]++;", "}"]]
+    assert small in found.body and "sums[o] = h[o];" in found.body and "h[0]++" not in found.body
+    assert whole(body) == "\n".join(["float *h;", small, "for (;;) {", large, "h[0]++;", "}"])
+    assert in_stages(body.replace("< 40", "< 1"), {}) is None
+    assert in_stages(large, {}) is None

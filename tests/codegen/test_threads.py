@@ -69,6 +69,16 @@ def rows() -> ir.Model:
     return eqsat.graph([z, *larger])
 
 
+def recurrent() -> ir.Model:
+    x, lengths = eqsat.input("x", (5, 2, 24)), eqsat.input("lengths", (2,), "int32")
+    one, other = (op.LSTM(x, weights(d, 160, 24), weights(d, 160, 40), hidden_size=40, direction=direction)[0]
+                  for d, direction in ((1, "reverse"), (2, "bidirectional")))  # fmt: skip
+    gates = [op.GRU(x, weights(1, 120, 24), weights(1, 120, 40), weights(1, 240), lengths, hidden_size=40,
+                    linear_before_reset=before)[0] for before in (0, 1)]  # fmt: skip
+    plain = op.RNN(x, weights(1, 7, 24), weights(1, 7, 7), hidden_size=7)[1]
+    return eqsat.graph([one, other, *gates, plain])
+
+
 LOOP = """<ir_version: 10, opset_import: ["": 21]>
 g (float[40, 70] x, int64 rounds) => (float[40, 70] y) {
     cond = Constant<value = bool {1}>()
@@ -104,6 +114,7 @@ MODELS: dict[str, Any] = {
     "rows": rows,
     "attention": attention,
     "loop": lambda: eqsat.load(LOOP),
+    "recurrent": recurrent,
     "integers": lambda: eqsat.load(INTEGERS),
     "general": lambda: eqsat.load(GENERAL),
 }
@@ -122,7 +133,7 @@ def same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> bool:
 
 
 def given(model: ir.Model, seed: int = 0, **dims: int) -> dict[str, Any]:
-    values = {"rounds": np.array(5), "i": np.array([4, 0, -1, 2])}
+    values = {"rounds": np.array(5), "i": np.array([4, 0, -1, 2]), "lengths": np.array([3, 5], np.int32)}
     names = {value.name for value in model.graph.inputs}
     return complete_inputs(model, {k: v for k, v in values.items() if k in names}, dims=dims, seed=seed)
 
@@ -250,7 +261,7 @@ def test_threads_are_not_woken_for_a_program_of_few_small_kernels() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_without_threads_the_text_has_none(name: str) -> None:
     emitted = generate(eqsat.load(MODELS[name]()))
-    for word in ("pthread", "pool *", "block_", MARK, "atomic"):
+    for word in ("pthread", "pool *", "block_", MARK, "stage", "atomic"):
         assert word not in emitted.source + emitted.header
 
 
@@ -333,7 +344,8 @@ def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_models_in_c_share_a_pool_without_races(tmp_path: Path, sanitizer: str) -> None:
     x = eqsat.input("x", (1, 8, 14, 14))
     y = op.MaxPool(op.Relu(op.Conv(x, weights(24, 8, 3, 3), pads=[1, 1, 1, 1])), kernel_shape=[2, 2])
-    models = {"a": eqsat.graph({"output": op.Softmax(y, axis=-1)}), "b": eqsat.graph({"output": y_of_attention()})}
+    z = op.LSTM(y_of_attention(), weights(1, 64, 16), weights(1, 64, 16), hidden_size=16)[0]
+    models = {"a": eqsat.graph({"output": op.Softmax(y, axis=-1)}), "b": eqsat.graph({"output": z})}
     for name, model in models.items():
         folder = tmp_path / name
         eqsat.write_c(model, folder, name=name, threads=3)
@@ -347,6 +359,7 @@ def test_models_in_c_share_a_pool_without_races(tmp_path: Path, sanitizer: str) 
     assert done.returncode == 0, done.stderr[:4000]
     done = subprocess.run([str(tmp_path / "callers")], capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr[:4000]
+    assert "given.stage = 1;" in (tmp_path / "b.c").read_text("utf-8")
 
 
 def y_of_attention() -> Any:

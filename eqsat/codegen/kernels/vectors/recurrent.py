@@ -1,7 +1,8 @@
 """RNN, GRU and LSTM of float32 in vectors: one matrix product for the inputs of all steps, one a step for the states.
 
 Only the products with the state are sequential (Appleyard et al. 2016, arXiv:1604.01946). All weights are constant and
-packed when the program is generated. Both directions run the same code, which threads may share.
+packed when the program is generated. Both directions run the same code, which threads may share; those of one direction
+share its products.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
-from eqsat.codegen.parallel import whole
+from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
+from eqsat.codegen.stages import END, STAGE
 from eqsat.ops.families.recurrent import Activation, activations
+from eqsat.schema.size_questions import typical
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -157,7 +160,6 @@ class Products:
         of_inputs: From ``x0`` to ``projected`` of all steps, biases included.
         of_states: From ``h`` to ``sums``.
         of_reset: From ``reset`` to ``last``; of a GRU whose states are reset before the product.
-        floats: By number of a constant, the elements of a direction; ``weights0`` is what of ``w0`` is of direction d.
         scratch: Bytes of working memory of their own, after the one for floats.
         templates: Files of declarations that the statements need.
     """
@@ -169,7 +171,6 @@ class Products:
     of_inputs: str
     of_states: str
     of_reset: str = ""
-    floats: tuple[int, ...] = ()
     scratch: int = 0
     templates: tuple[str, ...] = ()
 
@@ -205,7 +206,15 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         )
         made = next(v for v in task.outputs if v is not None)
         epilogue = VectorEpilogue(Epilogue(_FLOAT), made.shape, made.rank - 1, isa)
-        return whole(write(problem, epilogue, isa))
+        moved = f"const float *const weights{number} = w{number} + d * {found[number].size};\n"
+        if target == "last":
+            moved += f"float *const last = sums + {2 * n};\n"
+        text = moved + write(problem, epilogue, isa)
+        if directions > 1:
+            return text
+        # The part of all products that this one is; those with the state are executed for each step.
+        part = channels * steps / sum(p.matrices[0].size for p in found) / (typical(time) if number else 1)
+        return f"{STAGE.format(part=f'{part:.4g}')}\n{{\n{text}}}\n{END}\n"
 
     outer = [Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})]
     inner = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
@@ -219,7 +228,6 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         product(0, "x0", [*outer, inner], x.strides[2], "projected"),
         product(1, "h", rows, 1, "sums"),
         product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
-        tuple(p.size for p in found),
     )
     return cell(task, isa, products, [product.packed() for product in found])
 
@@ -283,7 +291,7 @@ def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], 
         batch=batch,
         directions=products.directions,
         direction=str(task.attributes.get("direction", "forward")),
-        sizes=products.floats,
+        stages=STAGES,
         of_inputs=products.of_inputs,
         of_states=products.of_states,
         of_reset=products.of_reset,
