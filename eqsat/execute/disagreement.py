@@ -31,10 +31,12 @@ def explained(model: ir.Model, inputs: Mapping[str, Any], error: ExecutionError)
         return error
     if wrong is None:
         return error
+    least = wrong.fit == "least"
     names = [v.name for v in model.graph.inputs if v.shape is not None and v.shape.free_symbols() & sizes.keys()]
     return ExecutionError(
-        "sizes of the inputs that agree are required",
+        f"sizes of the inputs that {'suffice' if least else 'agree'} are required",
         place=wrong.place,
         actual=said(wrong, sizes, free),
-        hint=f"check the shapes of {', '.join(map(repr, names))}; a size may be given by others, as in --dim T=P+S",
+        hint=f"check the shapes of {', '.join(map(repr, names))}"
+        + ("" if least else "; a size may be given by others, as in --dim T=P+S"),
     )

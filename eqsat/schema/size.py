@@ -301,6 +301,12 @@ def divided(a: int, b: int) -> int:
     if high <= 0 and low < 0 and not isinstance(b, Size):
         return whole - divided(b - 1 - rest, b)
     if low < 0:
+        # The constant left a rest of either sign, though the whole has one.
+        least, most = closer_bounds(a)
+        if least >= 0:
+            return _atom("//", a, b)
+        if most <= 0:
+            return -divided(b - 1 - a, b)
         raise Undecided(f"whether {a!r} is negative depends on the sizes")
     if high < closer_bounds(b)[0]:
         return whole

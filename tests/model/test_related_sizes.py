@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
@@ -234,6 +235,18 @@ def test_messages_name_the_pair() -> None:
         eqsat.run(text, wrong, dims={"T": "P + S"})
     with pytest.raises(ExecutionError, match=r"P \+ S = 7 and T = 6"):
         eqsat.compare(text, text, wrong)
+
+
+def test_messages_say_what_is_too_small() -> None:
+    text = HEAD + "(float[1, 1, W] x) => (float[1, 1, V] y) { y = MaxPool<kernel_shape = [2], strides = [2]>(x) }"
+    with pytest.raises(
+        ModelError, match=r"`floor\(\(W\)/2\)` has to be 1 or more; got floor\(\(W\)/2\) = 0, less than 1$"
+    ):
+        load(text, dims={"W": 1})
+    with pytest.raises(
+        ExecutionError, match=r"that suffice are required; got .* = 0, less than 1\n  hint: check the .*'x'$"
+    ):
+        eqsat.run(text, {"x": np.ones((1, 1, 1), np.float32)})
 
 
 @pytest.mark.parametrize("name", [*FORCED, *LOOSE])

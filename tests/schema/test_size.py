@@ -160,6 +160,15 @@ def test_what_is_padded_to_a_multiple_is_one() -> None:
     assert padded == 4 * ((N + 3) // 4) and padded % 4 == 0 and closer_bounds(padded - N) == (0, 3)
 
 
+@pytest.mark.parametrize("divisor", [7, 64, M])
+@pytest.mark.parametrize("dividend", [-32 * N - 12, -7 * N * M - 5, 1000 - 3 * N, -N - M])
+def test_what_has_one_sign_is_divided(dividend: int, divisor: int) -> None:
+    """Also where the constant is divided and leaves a rest that has either sign."""
+    quotient = dividend // divisor
+    for at in VALUES:
+        assert value_at(quotient, at) == value_at(dividend, at) // value_at(divisor, at) == in_c(quotient, at)
+
+
 def test_what_is_exact_stays_a_polynomial() -> None:
     assert N * 8 // 8 == N and (8 * N + 3) // 8 == N and (16 * N + 5) % 16 == 5
     assert (N * M) // M == N and N - N == 0 and not isinstance(N - N, Size)

@@ -93,12 +93,15 @@ def require_agreement(model: ir.Model, dims: Mapping[str, Bound], place: str = "
     if wrong is None:
         return
     sides = [f"`{side}`" if isinstance(side, str) else str(side) for side in (wrong.a, wrong.b)]
+    least = wrong.fit == "least"
     options = [following_option(name, found.text) for name, found in solved([wrong], free).items()]
     raise ModelError(
-        f"{sides[0]} and {sides[1]} have to agree",
+        f"{sides[0]} has to be {sides[1]} or more" if least else f"{sides[0]} and {sides[1]} have to agree",
         place=f"{place}: {wrong.place}" if place else wrong.place,
         actual=said(wrong, sizes, free),
-        hint=f"change one of them, or say what follows from what: {' '.join(options)}" if all(options) else "",
+        hint=f"change one of them, or say what follows from what: {' '.join(options)}"
+        if all(options) and not least
+        else "",
     )
 
 

@@ -97,11 +97,11 @@ def sides_at(requirement: Requirement, sizes: Mapping[str, int], free: FreeSizes
 
 
 def said(requirement: Requirement, sizes: Mapping[str, int], free: FreeSizes) -> str:
-    """``P + S = 7 and T = 9``."""
+    """``P + S = 7 and T = 9``, or ``M = 2, less than 3`` where a size has to be large enough."""
     pair = sides_at(requirement, sizes, free)
     assert pair is not None
     texts = []
     for side, size in zip((requirement.a, requirement.b), pair, strict=True):
         number = as_dim(size) if any(True for _ in symbols(size)) else value_at(size, {})
         texts.append(str(side) if str(side) == str(number) else f"{side} = {number}")
-    return " and ".join(texts)
+    return (", less than " if requirement.fit == "least" else " and ").join(texts)
