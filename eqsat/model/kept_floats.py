@@ -2,13 +2,14 @@
 
 ONNX Runtime 1.31 quantizes float weights of a convolution or Gemm between a DequantizeLinear and a QuantizeLinear: to
 int8, with one scale for the whole tensor. Weights that were folded, from 4 bits or with a scale per channel, would get
-other values. A Max of a single operand, which ONNX Runtime leaves alone, keeps the DequantizeLinear apart. Where the
-input has such weights itself, ONNX Runtime rounds them in both files.
+other values. So would those of an operator that quantization has left in floats. A Max of a single operand, which ONNX
+Runtime leaves alone, keeps the DequantizeLinear apart. Where the input has such weights itself, ONNX Runtime rounds
+them in both files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -19,26 +20,33 @@ from eqsat.ops.interval_arithmetic import keeps_numbers
 from eqsat.ops.scales import FLOATS
 from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import COST
+from eqsat.schema.opset import MICROSOFT
 
 KEPT = "eqsat.kept_floats"
 """In the ``meta`` of a constant: ONNX Runtime does not round it in the input of the optimization."""
 
 _ROUNDED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Readers whose second operand is rounded; ONNX Runtime makes a MatMul and an addition a Gemm."""
+"""Operators whose second operand is rounded."""
+_ABSORBED = {
+    "Conv": frozenset({"Add", "BatchNormalization", "Mul"}),
+    "ConvTranspose": frozenset({"BatchNormalization"}),
+    "MatMul": frozenset({"Add", "BatchNormalization"}),
+}
+"""What ONNX Runtime first makes a part of them, if its other operands are constants and follow."""
+_MADE_GEMM = "MatMul"
+"""Rounded only with what it absorbs, in either order of operands: ONNX Runtime makes both a Gemm."""
 _PASSED = frozenset({"Clip", "MaxPool", "Relu"})
 """Operators past which ONNX Runtime moves quantization, or which it takes for part of it, besides those that move."""
 
 
 def mark_floats(model: ir.Model) -> None:
-    """Marks the weights of a file that ONNX Runtime does not round in it."""
+    """Marks the constants of a file that ONNX Runtime does not round in it."""
     found = _Products(model)
-    if not found.is_quantized:
-        return
     rounded = {weights for node, _ in found.weighted() for weights in found.constants(node.inputs[1])}
-    for node in found.products():
-        for weights in found.constants(node.inputs[1]):
-            if weights not in rounded:
-                weights.meta[KEPT] = True
+    read = (weights for node in found.products() for weights in found.constants(node.inputs[1]))
+    for weights in (*read, *model.graph.initializers.values()):
+        if weights not in rounded:
+            weights.meta[KEPT] = True
 
 
 def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
@@ -67,7 +75,7 @@ class _Products:
 
     def __init__(self, model: ir.Model) -> None:
         self.across = AcrossCalls(model)
-        self.is_quantized = any(node.op_type == "QuantizeLinear" for node in self.across.nodes)
+        self.is_quantized = any(_is(node, "QuantizeLinear") for node in self.across.nodes)
 
     def kept_apart(self) -> Iterator[Use]:
         """Uses of dequantized values that make ONNX Runtime round marked weights."""
@@ -77,10 +85,10 @@ class _Products:
 
     def weighted(self) -> Iterator[tuple[ir.Node, list[Use]]]:
         """Products of float constants between a DequantizeLinear and a QuantizeLinear, with the uses of the former."""
-        for node in self.products():
+        for node in self.products() if self.is_quantized else ():
             if any(self.constants(node.inputs[1])):
                 uses = list(self._dequantized((node, 0)))
-                if uses and self._meets_quantization(node.outputs[0]):
+                if uses and self._meets_quantization(self._results(node)):
                     yield node, uses
 
     def products(self) -> Iterator[ir.Node]:
@@ -113,8 +121,22 @@ class _Products:
                 return
             value = node.inputs[0] if _is_passed(node) else None
 
-    def _meets_quantization(self, value: ir.Value) -> bool:
-        todo, seen = [value], {value}
+    def _results(self, node: ir.Node) -> list[ir.Value]:
+        """What a product is the result of as it is written, and with what ONNX Runtime makes a part of it."""
+        absorbed = _ABSORBED.get(node.op_type, frozenset())
+        is_made_gemm = node.op_type == _MADE_GEMM
+        found = [node.outputs[0]]
+        for value in found:
+            for reader, index in self.across.readers(value):
+                if reader.op_type in absorbed and not reader.domain and (index == 0 or is_made_gemm):
+                    others = (v for i, v in enumerate(reader.inputs) if i != index)
+                    if all(any(self.constants(other)) for other in others):
+                        found.append(reader.outputs[0])
+        return found[1:] if is_made_gemm else found
+
+    def _meets_quantization(self, values: Iterable[ir.Value]) -> bool:
+        todo = list(values)
+        seen = set(todo)
         while todo:
             for node, index in self.across.readers(todo.pop()):
                 if index == 0 and _is(node, "QuantizeLinear"):
@@ -126,7 +148,8 @@ class _Products:
 
 
 def _is(node: ir.Node | None, name: str) -> bool:
-    return node is not None and node.op_type == name and not node.domain
+    """Whether it is this operator; that of ONNX Runtime's domain quantizes in the same way."""
+    return node is not None and node.op_type == name and node.domain in ("", MICROSOFT)
 
 
 def _is_passed(node: ir.Node) -> bool:

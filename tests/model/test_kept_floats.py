@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
+from eqsat import op
 from eqsat.model.kept_floats import KEPT, with_floats_kept
 from tests.model.running import run_ort
 
@@ -111,6 +112,85 @@ def test_each_call_of_a_function_is_looked_at() -> None:
     assert not np.array_equal(run_ort(model, x, optimize=True)[0][:, 4:], wanted[:, 4:])
     (kept,) = run_ort(with_floats_kept(model), x, optimize=True)
     np.testing.assert_array_equal(kept[:, 4:], wanted[:, 4:])
+
+
+CONVOLUTION = "a = Conv <pads = [1, 1, 1, 1]> (d, w)\n"
+TRANSPOSED = "a = ConvTranspose <pads = [1, 1, 1, 1]> (d, v)\n"
+JOINED = {
+    "a factor": CONVOLUTION + "e = Mul (a, c)",
+    "a summand and a factor": CONVOLUTION + "f = Add (a, c)\n e = Mul (f, c)",
+    "normalization": CONVOLUTION + "e = BatchNormalization (a, o, o, o, o)",
+    "normalization of a transposed convolution": TRANSPOSED + "e = BatchNormalization (a, o, o, o, o)",
+    "a bias": "a = MatMul (d, m) e = Add (o, a)",
+}
+APART = {
+    "a factor that comes first": CONVOLUTION + "e = Mul (c, a)",
+    "a factor of a transposed convolution": TRANSPOSED + "e = Mul (a, c)",
+    "a product alone": "e = MatMul (d, m)",
+}
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft."])
+@pytest.mark.parametrize("case", [*JOINED, *APART])
+def test_what_the_runtime_joins_with_a_product(case: str, domain: str) -> None:
+    """It rounds the weights of both together."""
+    steps = (JOINED | APART)[case]
+    rank = 2 if "MatMul" in steps else 4
+    shape = [4, 8] if rank == 2 else [1, 8, 6, 6]
+    rng = np.random.default_rng(0)
+
+    def listed(values: np.ndarray) -> str:
+        return "{" + ", ".join(f"{v:.5f}" for v in values.ravel()) + "}"
+
+    uneven = rng.normal(size=(8, 8, 3, 3)) * np.exp(2 * rng.normal(size=(8, 1, 1, 1)))
+    text = f"""
+    <ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]>
+    g (float{shape} x) => (float{shape} y)
+    <float s = {{0.02}}, uint8 z = {{128}}, float t = {{0.5}}, float[8, 8, 3, 3] w = {listed(uneven)},
+     float[8, 8, 3, 3] v = {listed(uneven.swapaxes(0, 1))}, float[8, 8] m = {listed(uneven[:, :, 0, 0].T)},
+     float[8, 1, 1] c = {listed(rng.random(8) + 0.5)}, float[8] o = {listed(rng.random(8) + 0.5)}> {{
+        q = {domain}QuantizeLinear (x, s, z)
+        d = {domain}DequantizeLinear (q, s, z)
+        {steps}
+        p = {domain}QuantizeLinear (e, t, z)
+        y = {domain}DequantizeLinear (p, t, z)
+    }}"""
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    for name in "wvm":
+        model.graph.initializers[name].meta[KEPT] = True
+    x = {"x": rng.normal(size=shape).astype(np.float32)}
+    (wanted,) = run_ort(model, x)
+    rounds = case in JOINED
+    assert np.array_equal(run_ort(model, x, optimize=True)[0], wanted) != rounds
+    kept = with_floats_kept(model)
+    assert ("Max" in {node.op_type for node in kept.graph}) == rounds
+    # A step where a sum is half-way between two.
+    (got,) = run_ort(kept, x, optimize=True)
+    assert np.mean(got != wanted) < 0.01
+    np.testing.assert_allclose(got, wanted, atol=0.51)
+
+
+@pytest.mark.parametrize("host", ["cpu", "ort"])
+def test_what_quantization_leaves_in_floats_stays_in_floats(host: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    x = eqsat.input("x", (1, 8, 16, 16))
+    uneven = weights(16, 16, 3, 3) * np.exp(2 * rng.normal(size=(16, 1, 1, 1))).astype(np.float32)
+    first = op.Relu(op.Conv(x, weights(16, 8, 3, 3), weights(16), pads=[1] * 4))
+    second = op.Relu(op.Conv(first, uneven, weights(16), pads=[1] * 4))
+    model = eqsat.load(eqsat.graph(op.Conv(second, weights(8, 16, 3, 3), weights(8), pads=[1] * 4)))
+    skipped = [node.outputs[0].name for node in model.graph if node.op_type == "Conv"][1]
+    samples = rng.normal(size=(4, 8, 16, 16)).astype(np.float32)
+    path = tmp_path / "out.onnx"
+    result = eqsat.quantize(model, {"x": samples}, skip=[skipped], host=host)
+    result.save(path)
+    given = {"x": samples[:1]}
+    (wanted,) = result.run(given).values()
+    (got,) = run_ort(onnx.load(path), given, optimize=True)
+    assert np.mean(np.abs(got - wanted) > 1e-5) < 0.01
 
 
 def test_weights_that_are_rounded_in_the_input_stay_as_they_are(tmp_path: Path) -> None:
