@@ -1,10 +1,10 @@
 """Fusion: elementwise operators become steps after the operator that computes their operand.
 
 A step joins its producer if no other node reads the intermediate tensor and the producer's family can write the longer
-epilogue. The joined node runs at the position of the step, when all its operands are available. Of several producers (a
-residual sum) the one that runs last takes the step: the results of the others have to wait in memory anyway. A chain
-that only one step reads is computed inside that step. A conversion between layouts after elementwise operators is done
-by them.
+epilogue, unless plain loops would call a function element by element that vectors compute. The joined node runs at the
+position of the step, when all its operands are available. Of several producers (a residual sum) the one that runs last
+takes the step: the results of the others have to wait in memory anyway. A chain that only one step reads is computed
+inside that step. A conversion between layouts after elementwise operators is done by them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.shared.families import find
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.codegen.view_operators import is_piece
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
@@ -115,7 +117,9 @@ class _Fusion:
                 continue
             merged = appended(producer, chain, -number)
             family = self._family(producer)
-            if family is not None and family.accepts(merged.provisional_task()):
+            if family is None or _slower_inside(family, chain):
+                continue
+            if family.accepts(merged.provisional_task()):
                 producer.operands, producer.steps = merged.operands, merged.steps
                 producer.outputs = merged.outputs
                 return producer
@@ -128,6 +132,14 @@ class _Fusion:
                 return None
             self.families[node] = found
         return self.families[node]
+
+
+def _slower_inside(family: Family, chain: Node) -> bool:
+    """Whether plain loops would call functions element by element that a kernel of its own computes in vectors."""
+    if family.rank or not any(has(step.operator, Trait.ELEMENTARY) for step in chain.steps):
+        return False
+    own = find(chain.provisional_task())
+    return own is not None and own.rank > 0
 
 
 def _converts(before: Tensor, behind: Tensor) -> bool:

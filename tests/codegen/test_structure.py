@@ -42,6 +42,17 @@ def test_elementwise_operators_are_one_kernel() -> None:
     assert kernels(found) == ["Add + Mul + Tanh"]
 
 
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_functions_after_plain_loops_are_computed_in_vectors_where_there_are_any(dtype: str) -> None:
+    space = f"({dtype}[2, 8, 5, 3] x) => ({dtype}[2, 2, 10, 6] y)"
+    found = generated(space, "a = DepthToSpace<blocksize = 2>(x) b = Tanh(a) y = Mul(a, b)")
+    assert kernels(found) == ["DepthToSpace", "Tanh + Mul"]
+    found = generated(space, "a = DepthToSpace<blocksize = 2>(x) y = Tanh(a)")
+    assert kernels(found) == (["DepthToSpace", "Tanh"] if dtype == "float" else ["DepthToSpace + Tanh"])
+    found = generated(space, "a = DepthToSpace<blocksize = 2>(x) y = Neg(a)")
+    assert kernels(found) == ["DepthToSpace + Neg"]
+
+
 def test_what_two_read_is_computed_once() -> None:
     found = generated(
         "(float[4, 5] x) => (float[4, 5] y, float[4] z)", "a = Exp(x) y = Neg(a) k = Constant<value_ints = [1]>() "

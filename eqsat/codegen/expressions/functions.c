@@ -2,20 +2,25 @@
    A blank line ends a function. Conversions to integers are those of numpy on x86: what does not fit into 32 (or 64)
    bits becomes the least integer, and narrower types keep the low bits. Nothing here has undefined behaviour. */
 
+/* In two choices, of which compilers make vectors in all loops. */
 static inline float maximum_float(float a, float b) {
-    return a > b || a != a ? a : b;
+    const float m = a > b ? a : b;
+    return a == a ? m : a;
 }
 
 static inline double maximum_double(double a, double b) {
-    return a > b || a != a ? a : b;
+    const double m = a > b ? a : b;
+    return a == a ? m : a;
 }
 
 static inline float minimum_float(float a, float b) {
-    return a < b || a != a ? a : b;
+    const float m = a < b ? a : b;
+    return a == a ? m : a;
 }
 
 static inline double minimum_double(double a, double b) {
-    return a < b || a != a ? a : b;
+    const double m = a < b ? a : b;
+    return a == a ? m : a;
 }
 
 static inline float clamp_float(float v, float low, float high) {
