@@ -21,7 +21,11 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.transposing_chain import COLUMNS, ROWS, Crossing, crossing, in_tiles, place
+from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
+
+_LINE, _WAY = 16, 512
+"""Elements of a line of the cache, and of what holds half of the lines that differ in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,17 @@ def _copy(x: View, y: View, isa: Isa) -> str | None:
         from_i=x.strides[inner],
         to_j=y.strides[outer],
         lanes=isa.lanes(),
+        block=_block(x.strides[inner], y.strides[outer]),
     )
+
+
+def _block(from_i: int, to_j: int) -> tuple[int, int]:
+    """Rows and columns of a block of a copy that transposes: few lines of that side on which they are so far apart that
+    they displace each other.
+    """
+    if is_free(from_i) or is_free(to_j) or from_i % _WAY == to_j % _WAY == 0:
+        return _LINE, _LINE
+    return (_LINE, 4 * _LINE) if to_j % _WAY == 0 else (4 * _LINE, _LINE)
 
 
 def _generate(task: Task, isa: Isa) -> Kernel:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eqsat.codegen.isa import AVX2, AVX512, PORTABLE, SCALAR
 from eqsat.codegen.kernels.vectors import elementwise
 from eqsat.codegen.kernels.vectors.epilogue import preceded
 from eqsat.codegen.kernels.vectors.transposing_chain import Crossing, crossing
+from eqsat.codegen.runtime import CModel
+from eqsat.model.load import load
 from eqsat.schema.types import OpKey
-from tests.codegen.kernels.vectors.harness import UNIT, Case, run, step
+from tests.codegen.kernels.vectors.harness import UNIT, Case, run, runnable, step
 
 IDENTITY = OpKey("", "Identity")
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -150,3 +153,18 @@ def test_steps_before_an_epilogue():
     case.steps, case.operands = list(extended.steps), [y, np.array(2, np.float32), z]
     case.constant_operands = frozenset({1, 2})
     run([case])
+
+
+@pytest.mark.parametrize(
+    "shape", [(70, 512), (512, 75), (512, 1024), (2, 1030, 37), (3, 67, 129), (2, 512, 3), (130, 66)]
+)
+def test_copies_that_transpose(shape: tuple[int, ...]):
+    axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    model = load(
+        f'<ir_version: 10, opset_import: ["": 21]> g (float{list(shape)} x) => (float{[shape[a] for a in axes]} y) '
+        f"{{ y = Transpose<perm = {list(axes)}>(x) }}"
+    )
+    x = draw(np.random.default_rng(7), *shape)
+    for isas in ((AVX512, PORTABLE), (AVX2, PORTABLE), (PORTABLE,), (PORTABLE, SCALAR)):
+        if set(isas) - {SCALAR} <= set(runnable()):
+            np.testing.assert_array_equal(CModel(model, isas=isas).run({"x": x})["y"], x.transpose(axes))
