@@ -57,6 +57,38 @@ def test_onnx_runtime_is_not_asked_for_normalizations_of_nothing() -> None:
         Oracle(("onnxruntime",))(op, make_attrs(op, {"epsilon": 1e-5}), [x, ones, ones], 1)
 
 
+NOTHING = {
+    "Attention": ({}, [(2, 0, 4, 8), (2, 0, 6, 8), (2, 0, 6, 8)]),
+    "Conv": ({"pads": [0] * 4}, [(1, 0, 5, 5), (1, 0, 3, 3)]),
+    "ConvTranspose": ({}, [(1, 1, 3, 0, 5), (1, 2, 3, 3, 3)]),
+    "GRU": ({"hidden_size": 5}, [(0, 3, 2), (1, 15, 2), (1, 15, 5)]),
+    "LSTM": ({"hidden_size": 3}, [(1, 0, 2), (1, 12, 2), (1, 12, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_onnx_runtime_is_not_asked_for_kernels_of_nothing(name: str) -> None:
+    """Some end the process, and Conv does not end if there are no channels."""
+    pytest.importorskip("onnxruntime")
+    op = OpKey("", name)
+    given, shapes = NOTHING[name]
+    attrs, inputs = make_attrs(op, given), [np.zeros(shape, np.float32) for shape in shapes]
+    with pytest.raises(Failed, match="crash"):
+        Oracle(("onnxruntime",))(op, attrs, inputs, 1)
+
+
+@pytest.mark.parametrize("cell", ["GRU", "LSTM"])
+def test_layers_of_no_steps_are_verified(cell: str) -> None:
+    rng, gates = np.random.default_rng(0), {"GRU": 3, "LSTM": 4}[cell]
+    w, r = (rng.normal(size=(1, gates * 4, n)).astype(np.float32) for n in (3, 4))
+    x = eqsat.input("x", (0, 1, 3))
+    layer = getattr(eqsat.op, cell)(x, w, r, hidden_size=4)
+    result = eqsat.optimize(eqsat.graph(layer[1]))
+    assert result.summary.verification is not None and result.summary.verification.agrees
+    (state,) = result.run({"x": np.zeros((0, 1, 3), np.float32)}).values()
+    np.testing.assert_array_equal(state, np.zeros((1, 1, 4), np.float32))
+
+
 def test_onnx_runtime_is_not_asked_for_scans_of_nothing() -> None:
     """It divides by the number of rounds."""
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 20]>
