@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
@@ -31,6 +32,7 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     panel_width,
     write,
 )
+from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey
 
@@ -225,3 +227,30 @@ register(
         rank=10,
     )
 )
+
+
+@spelled("MatMul")
+def _of_vectors(node: Node) -> list[Node] | None:
+    """A product with a vector is one with a matrix of one row or column; None for other products, and other types."""
+    a, b = node.inputs
+    if a is None or b is None or node.dtype != _FLOAT or (len(a.shape) > 1 and len(b.shape) > 1):
+        return None
+    before: list[Node] = []
+
+    def as_matrix(x: Operand, shape: Shape) -> Operand:
+        if not isinstance(x, Tensor):
+            return x.reshape(shape)
+        made = Tensor(f"{x.name}_matrix", x.dtype, shape)
+        before.append(Node(f"{node.name}_operand", RESHAPE, {}, [x], [made], x.dtype))
+        return made
+
+    shape = [*node.output.shape]
+    if len(a.shape) == 1:
+        a = as_matrix(a, (1, *a.shape))
+        shape.insert(len(shape) - (len(b.shape) > 1), 1)
+    if len(b.shape) == 1:
+        b = as_matrix(b, (*b.shape, 1))
+        shape.append(1)
+    product = Tensor(f"{node.output.name}_matrix", node.output.dtype, tuple(shape))
+    made = Node(node.name, node.operator, node.attributes, [a, b], [product], node.dtype)
+    return [*before, made, Node(f"{node.name}_result", RESHAPE, {}, [product], list(node.outputs), node.dtype)]
