@@ -27,7 +27,10 @@ def family_of(node: Node) -> Family | None:
     """
     task = node.provisional_task()
     decided = next((f for f in families(node.operator) if f.name == node.family), None) if node.family else None
-    return decided if decided is not None and decided.accepts(task) else find(task)
+    if decided is None or not decided.accepts(task):
+        return find(task)
+    better = (f for f in families(node.operator) if f.replaces == decided.name and f.accepts(task))
+    return next(better, decided)
 
 
 def check_families(program: Program, problems: Problems) -> None:

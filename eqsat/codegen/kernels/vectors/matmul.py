@@ -46,7 +46,7 @@ _NEAR = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Matrix:
+class Matrix:
     """A matrix, or a batch of them: its pointer and its strides."""
 
     name: str
@@ -54,7 +54,7 @@ class _Matrix:
     strides: Shape
     array: np.ndarray | None = None
 
-    def transposed(self) -> _Matrix:
+    def transposed(self) -> Matrix:
         order = (*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2)
         shape = tuple(self.shape[axis] for axis in order)
         strides = tuple(self.strides[axis] for axis in order)
@@ -69,13 +69,13 @@ class _Matrix:
         return [0] * (rank - 2 - own) + strides
 
 
-def _matrix(task: Task, index: int, transpose: str, name: str) -> _Matrix:
+def _matrix(task: Task, index: int, transpose: str, name: str) -> Matrix:
     found = task.inputs[index]
     assert found is not None
     if isinstance(found, View):
-        matrix = _Matrix(name, found.shape, found.strides)
+        matrix = Matrix(name, found.shape, found.strides)
     else:
-        matrix = _Matrix("w0", found.shape, dense_strides(found.shape), found)
+        matrix = Matrix("w0", found.shape, dense_strides(found.shape), found)
     return matrix.transposed() if task.attributes.get(transpose, 0) else matrix
 
 
@@ -116,7 +116,7 @@ class _Addend:
     steps: tuple[tuple[str, View | np.ndarray], ...]
 
 
-def _addend(task: Task, b: _Matrix) -> _Addend:
+def _addend(task: Task, b: Matrix) -> _Addend:
     """The factor of the product (if it cannot go into the weights) and the third operand of Gemm."""
     columns = b.shape[-1]
     alpha, beta = float(task.attributes.get("alpha", 1.0)), float(task.attributes.get("beta", 1.0))
@@ -185,7 +185,7 @@ def generate(task: Task, isa: Isa, right: str = "x1") -> Kernel:
         typical(b.strides[-2]) > _NEAR and typical(math.prod(p.extent for p in problem.pixels)) >= _MANY_ROWS
     ):
         moves = "".join(f" + n{i} * {sb}" for i, (_, _, sb) in enumerate(apart))
-        prologue, scratch = _packing(b, moves, isa)
+        prologue, scratch = packing(b, moves, isa)
         problem = replace(problem, weights="panels", layout=Packed(bias=False))
         apart = [(n, strides, 0) for n, strides, _ in apart]
     else:
@@ -196,7 +196,7 @@ def generate(task: Task, isa: Isa, right: str = "x1") -> Kernel:
     return Kernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
-def _packing(b: _Matrix, moves: str, isa: Isa) -> tuple[str, int]:
+def packing(b: Matrix, moves: str, isa: Isa) -> tuple[str, int]:
     """Statements that pack the right matrix into ``panels``, and the bytes these take."""
     steps, columns = b.shape[-2:]
     width = panel_width(columns)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import eqsat
+from eqsat import op
+from eqsat.codegen.runtime import CModel
+from eqsat.model.load import load
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNIT, Case, run, step
 
@@ -92,3 +96,18 @@ def test_epilogue_behind_an_addend():
     found.expected = np.maximum(scale * (other - first), 0) + first
     found.tolerance = (found.tolerance + 4 * UNIT * (np.abs(first) + np.abs(other))) * (2 + np.abs(scale))
     run([found])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    "a, b", [((37,), (37, 21)), ((13, 37), (37,)), ((37,), (37,)), ((37,), (3, 37, 21)), ((2, 13, 37), (37,))]
+)
+def test_vectors_are_matrices(a: tuple[int, ...], b: tuple[int, ...], fixed: bool):
+    rng = np.random.default_rng(11)
+    x, y = draw(rng, a), draw(rng, b)
+    model = CModel(load(eqsat.graph(op.MatMul(eqsat.input("x", a), y if fixed else eqsat.input("y", b)))))
+    assert model.emitted.kernels[0].family == "packed matrix product"
+    (found,) = model.run({"x": x} if fixed else {"x": x, "y": y}).values()
+    want = x.astype(np.float64) @ y.astype(np.float64)
+    assert found.shape == want.shape
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
