@@ -142,9 +142,9 @@ def _slower_inside(family: Family, chain: Node) -> bool:
     return own is not None and own.rank > 0
 
 
-def _converts(before: Tensor, behind: Tensor) -> bool:
+def _converts(before: Tensor, after: Tensor) -> bool:
     """Whether the second tensor has, by decision, another order of axes than the first."""
-    return before.order is not None and behind.order is not None and before.order != behind.order
+    return before.order is not None and after.order is not None and before.order != after.order
 
 
 def _add(operands: list[Operand], operand: Operand) -> int:
