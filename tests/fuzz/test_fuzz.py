@@ -148,6 +148,22 @@ def test_cancellation_is_known():
         Judge(case).compare("wrong", {"y": np.array([3.0], np.float32)})
 
 
+def test_sums_on_the_way_to_a_small_result_round():
+    """The sum of the first half of the terms is large, the sum of all of them is not."""
+    half = np.random.default_rng(2).uniform(1, 2, 256)
+    terms = np.concatenate([half, 0.1 - half]).astype(np.float32)[None]
+    judge = Judge(
+        parsed(
+            "agraph (float[1,512] x, float[512,1] w) => (float[1,1] y) { y = MatMul(x, w) }",
+            x=terms, w=np.ones((512, 1), np.float32),
+        )
+    )  # fmt: skip
+    judge.compare("one after the other", {"y": np.cumsum(terms, dtype=np.float32)[None, -1:]})
+    beyond = terms.sum(dtype=np.float64) + 2.0**-20 * np.abs(terms).sum()
+    with pytest.raises(DisagreementError):
+        judge.compare("wrong", {"y": np.array([[beyond]], np.float32)})
+
+
 def test_ties_may_fall_to_either_side():
     """0.1 * 25 is near 2.5, but not 2.4; what is exact is not a tie."""
     text = "g (float[2] x, float[2] c) => (float[2] y) { a = Mul(x, c)  y = Round(a) }"

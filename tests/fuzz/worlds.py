@@ -56,7 +56,8 @@ AGAINST_ONE = frozenset(
 AGAINST_OPERAND = frozenset(("Gelu", "Swish", "Mish", "HardSwish", "LeakyRelu", "BatchNormalization", "Mod"))
 """Functions whose usual formulas round beside 1, or beside their operand, however small the result is."""
 SUMS_OF_PRODUCTS = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean"))
-"""Operators that may overflow on the way to a result that does not, depending on the order of their terms."""
+"""Operators whose terms are added in some order: a sum on the way may be much larger than the result, so that it rounds
+beside the sum of the magnitudes of the terms, and may overflow though the result does not."""
 
 
 def execute(
@@ -159,7 +160,7 @@ class _Run:
             if dtype is not None and is_float(dtype) and all(isinstance(w, np.ndarray) for w in worlds):
                 worlds = [w.astype(np.float64) for w in worlds]
                 if rounds:
-                    aside = self._aside(node, operands, worlds[0])
+                    aside = self._aside(node, call, operands, worlds[0])
                     worlds[1:-1] = [self._shaken(w, dtype, aside) for w in worlds[1:-1]]
                 with np.errstate(all="ignore"):
                     worlds[-1] = worlds[-1].astype(dtype).astype(np.float64)
@@ -214,10 +215,12 @@ class _Run:
         moved = array.astype(np.int64) + np.rint(self.lsb * self.rng.uniform(-1.4, 1.4, array.shape)).astype(np.int64)
         return np.clip(moved, info.min, info.max).astype(array.dtype)
 
-    def _aside(self, node: onnx.NodeProto, operands: Sequence[Value | None], result: np.ndarray) -> Any:
+    def _aside(self, node: onnx.NodeProto, call: Any, operands: Sequence[Value | None], result: np.ndarray) -> Any:
         name = node.op_type
         if name in AGAINST_ONE:
             return 1.0
+        if name in SUMS_OF_PRODUCTS:
+            return _magnitudes(call, operands if name == "Einsum" else operands[:2])
         first = operands[0].exact if operands and operands[0] is not None else None
         if name == "LayerNormalization" and isinstance(first, np.ndarray):
             return _beside_mean(node, first, operands[1])
@@ -252,6 +255,13 @@ def _beside_mean(node: onnx.NodeProto, x: np.ndarray, scale: Value | None) -> np
     with np.errstate(all="ignore"):
         most = np.abs(x).max(axes, keepdims=True, initial=0.0) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
         found = most * np.abs(scale.exact if scale is not None else 1.0) * np.ones(x.shape)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def _magnitudes(call: Any, operands: Sequence[Value | None]) -> Any:
+    """The sum of the magnitudes of the terms, for each element; the terms are products of these operands."""
+    known = [None if o is None else np.asarray(o.exact) for o in operands]
+    found = np.abs(call([np.abs(x) if x is not None and x.dtype.kind == "f" else x for x in known], {})[0])
     return np.where(np.isfinite(found), found, 0.0)
 
 
