@@ -29,8 +29,7 @@ def family_of(node: Node) -> Family | None:
     decided = next((f for f in families(node.operator) if f.name == node.family), None) if node.family else None
     if decided is None or not decided.accepts(task):
         return find(task)
-    better = (f for f in families(node.operator) if f.replaces == decided.name and f.accepts(task))
-    return next(better, decided)
+    return decided
 
 
 def check_families(program: Program, problems: Problems) -> None:

@@ -300,7 +300,6 @@ class Family:
         generate: Makes the kernel; the views are final and fulfil the wants.
         wants: Its wants for the views.
         rank: Families of higher rank are tried first; plain loops have rank 0.
-        replaces: Name of the family whose place this one takes where it accepts, as hosts' files price only that one.
     """
 
     name: str
@@ -309,4 +308,3 @@ class Family:
     generate: Callable[[Task, Isa], Kernel]
     wants: Callable[[Task], Wants] = field(default=lambda task: Wants())
     rank: int = 0
-    replaces: str = ""

@@ -1,4 +1,4 @@
-"""Small networks of bytes and of kernels in plain loops: other element types, reductions, selections."""
+"""Small networks of bytes, of computed weights and of kernels in plain loops (other element types, reductions)."""
 
 from __future__ import annotations
 
@@ -106,6 +106,18 @@ def loops() -> ir.Model:
         ]  # fmt: skip
         outputs += [op.ReduceSum(y, keepdims=0) for y in ends]
         outputs.append(op.DynamicQuantizeLinear(x)[1])
+    return graph(outputs)
+
+
+def computed_weights() -> ir.Model:
+    """Convolutions whose weights are inputs, in windows and groups of several sizes."""
+    outputs = []
+    for channels, size, window, group in ((16, 56, 5, 1), (32, 28, 3, 1), (64, 28, 3, 8), (64, 14, 3, 1), (8, 9, 3, 1)):
+        name = f"{channels}_{size}_{window}_{group}"
+        x = op.Relu(input(f"x{name}", (1, channels, size, size)))
+        w = input(f"w{name}", (channels, channels // group, window, window))
+        y = op.Relu(op.Conv(x, w, pads=[window // 2] * 4, group=group))
+        outputs.append(op.GlobalAveragePool(y))
     return graph(outputs)
 
 

@@ -100,6 +100,5 @@ register(
         _generate,
         _wants,
         rank=8,
-        replaces="convolution loops",
     )
 )

@@ -136,9 +136,9 @@ def _addend(task: Task, b: Matrix) -> _Addend:
     return _Addend(row, tuple(steps))
 
 
-def generate(task: Task, isa: Isa, right: str = "x1") -> Kernel:
-    """A kernel of a product, whose views may have any strides; ``right`` is the pointer to a computed right matrix."""
-    a, b, y = _matrix(task, 0, "transA", "x0"), _matrix(task, 1, "transB", right), task.output
+def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Kernel:
+    """A kernel of a product, whose views may have any strides; ``left`` and ``right`` point to computed matrices."""
+    a, b, y = _matrix(task, 0, "transA", left), _matrix(task, 1, "transB", right), task.output
     addend = _addend(task, b)
     own = len(task.epilogue.operands)
     pointers = {own + k: "x2" for k, (_, operand) in enumerate(addend.steps) if isinstance(operand, View)}

@@ -1,7 +1,7 @@
 """Convolutions of float32 whose window is one element, as products: the weights times the image where it lies.
 
 Each image is a matrix of channels and places. So the channels need not lie side by side, and no layout is converted
-before or after the convolution.
+before or after the convolution. Weights and bias may be computed.
 """
 
 from __future__ import annotations
@@ -17,43 +17,59 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import matmul
+from eqsat.codegen.kernels.vectors.epilogue import is_vector_epilogue
+from eqsat.ops.windows import windows
 from eqsat.schema.types import OpKey
 
 _MATMUL = OpKey("", "MatMul")
 
 
 def _accepts(task: Task) -> bool:
-    if not convolution.is_float_convolution(task):
+    x, w, b = task.inputs[0], task.inputs[1], task.inputs[2] if task.has(2) else None
+    if not isinstance(x, View) or w is None or not 3 <= x.rank <= 5 or set(w.shape[2:]) != {1}:
         return False
-    w = task.constant(1)
-    assert w is not None
-    at = convolution.geometry(task)
-    is_point = set(w.shape[2:]) == {1} and set(at.strides) == {1} and not any((*at.begin, *at.end))
-    return is_point and w.shape[1] == task.view(0).shape[1]
+    tensors = [x, task.output, *(v for v in (w, b) if isinstance(v, View))]
+    if any(v.dtype != convolution.FLOAT for v in tensors) or any(0 in v.shape for v in (x, w, task.output)):
+        return False
+    at = windows(task.attributes, x.shape[2:], w.shape[2:])
+    is_point = set(at.strides) == {1} and not any((*at.begin, *at.end)) and w.shape[1] == x.shape[1]
+    return is_point and is_vector_epilogue(task.epilogue)
 
 
 def _wants(task: Task) -> Wants:
     rows = Want(order=tuple(range(task.output.rank)), strict=True)
+    others = (Want(order=tuple(range(len(v.shape)))) if isinstance(v, View) else Want() for v in task.inputs[1:])
     operands = tuple((-1 - k, 0) for k, o in enumerate(task.epilogue.operands) if isinstance(o, View))
-    return Wants((rows,), (rows,), operands)
+    return Wants((rows, *others), (rows,), operands)
 
 
 def _generate(task: Task, isa: Isa) -> Kernel:
-    return matmul.generate(_as_product(task), isa, right="x0")
+    return matmul.generate(_as_product(task), isa, left="x1", right="x0")
 
 
 def _as_product(task: Task) -> Task:
     """The same as a product of ``[O, I]`` and ``[N, I, places]``, or one of each row where the rows do not adjoin."""
-    w, bias = task.constant(1), task.constant(2)
-    assert w is not None
     tensors = (task.view(0), task.output, *task.epilogue.operands)
     shape = _joined if all(_adjoin(t, task.output.rank) for t in tensors) else _by_rows
     rank = task.output.rank
-    inputs = (w.reshape(w.shape[:2]), shape(task.view(0), rank), None if bias is None else bias.reshape(-1, 1))
+    inputs = (_matrix(task.inputs[1]), shape(task.view(0), rank), _column(task.inputs[2] if task.has(2) else None))
     epilogue = replace(task.epilogue, operands=tuple(shape(o, rank) for o in task.epilogue.operands))
     result = shape(task.output, rank)
     assert isinstance(result, View)
     return Task(_MATMUL, {}, inputs, (result,), epilogue)
+
+
+def _matrix(weights: View | np.ndarray | None) -> View | np.ndarray:
+    assert weights is not None
+    if isinstance(weights, View):
+        return replace(weights, shape=weights.shape[:2], strides=weights.strides[:2], halo=())
+    return weights.reshape(weights.shape[:2])
+
+
+def _column(bias: View | np.ndarray | None) -> View | np.ndarray | None:
+    if isinstance(bias, View):
+        return replace(bias, shape=(*bias.shape, 1), strides=(*bias.strides, 0), halo=())
+    return None if bias is None else bias.reshape(-1, 1)
 
 
 def _adjoin(tensor: View | np.ndarray, rank: int) -> bool:

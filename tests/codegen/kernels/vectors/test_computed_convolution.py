@@ -18,7 +18,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from tests.codegen.kernels.vectors.harness import runnable
 
-NAME = "convolution of computed weights"
+NAME, POINTWISE = "convolution of computed weights", "pointwise convolution"
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((1, 5, 9, 11), (16, 5, 3, 3), {"pads": [1, 1, 1, 1]}),
@@ -26,6 +26,8 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "dilations": ((1, 3, 40), (9, 3, 4), {"dilations": [3], "pads": [4, 2]}),
     "groups": ((2, 8, 7, 6), (40, 4, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
     "pointwise": ((1, 18, 5, 5), (33, 18, 1, 1), {}),
+    "pointwise row": ((2, 5, 40), (9, 5, 1), {}),
+    "pointwise volume": ((2, 3, 2, 5, 6), (4, 3, 1, 1, 1), {}),
     "volume": ((1, 3, 5, 6, 4), (8, 3, 2, 3, 2), {"pads": [0, 1, 0, 1, 1, 1]}),
 }
 
@@ -34,6 +36,7 @@ def model() -> ir.Model:
     """All cases, each with another kind of bias than the one before."""
     rng, results = np.random.default_rng(4), []
     for number, (name, (shape, weights, attributes)) in enumerate(CASES.items()):
+        name = name.replace(" ", "_")
         x, w = eqsat.input(f"x_{name}", shape), eqsat.input(f"w_{name}", weights)
         fixed = rng.standard_normal(weights[0]).astype(np.float32)
         b = (None, fixed, eqsat.input(f"b_{name}", weights[:1]))[number % 3]
@@ -56,7 +59,9 @@ def test_values(isas: tuple[Isa, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     want: Any = ReferenceEvaluator(ir.to_proto(graph)).run(None, inputs)
     scalar = ("-DMODEL_SCALAR",) if SCALAR in isas else ()
     compiled = CModel(loaded, isas=isas, threads=3, flags=(*UNDEFINED, *scalar))
-    assert [kernel.family for kernel in compiled.emitted.kernels].count(NAME) == len(CASES)
+    families = [kernel.family for kernel in compiled.emitted.kernels]
+    assert families.count(POINTWISE) == sum(set(w[2:]) == {1} for _, w, _ in CASES.values())
+    assert families.count(NAME) == len(CASES) - families.count(POINTWISE)
     found = compiled.run(inputs)
     alone = CModel(loaded, isas=isas, flags=scalar).run(inputs)
     for (name, array), exact in zip(found.items(), want, strict=True):
