@@ -103,6 +103,12 @@ KINDS: Mapping[str, Kind] = {
         "a rule file, a rule, or a list of them",
         'sources=["my.rules"]',
     ),
+    "declaration": Kind(
+        lambda value: isinstance(value, str),
+        "the text of a declaration",
+        'eqsat.operator("acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha")',
+    ),
+    **dict.fromkeys(("reference", "types"), Kind(callable, "a function")),
     "name": _NAME,
     "seed": _SEED,
     "path": _PATH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+_ROUNDING = 1e-12
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -20,8 +21,8 @@ def seconds(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A share, such as ``"0.31 %"``; never rounds a gap that is open to 0."""
-    if fraction != 0 and abs(fraction) < 5e-5:
+    """A share, such as ``"0.31 %"``; never rounds a gap that is open to 0, unless sums of floats round by as much."""
+    if _ROUNDING < abs(fraction) < 5e-5:
         return "<0.01 %" if fraction > 0 else ">-0.01 %"
     return f"{100 * fraction:.2f} %"
 

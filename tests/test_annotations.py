@@ -304,7 +304,7 @@ def test_rules_rewrite_on_either_side() -> None:
 
 
 def annotated_at_random(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """A model with annotations behind some of the float values that its inputs change.
+    """A model with annotations after some of the float values that its inputs change.
 
     What is zero whatever the inputs are makes constants of what is computed from it, and annotations go with those.
     """

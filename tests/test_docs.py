@@ -9,7 +9,7 @@
 - ``c`` blocks are compiled, with the newest folder of the page's that has the headers they include.
 - ``sh`` blocks are not for this machine, or have no files here; of the commands of eqsat in them, the command line
   must know all options.
-- The word ``skip`` behind the language leaves a block out, ``onednn`` where that is not installed. Other languages
+- The word ``skip`` after the language leaves a block out, ``onednn`` where that is not installed. Other languages
   are not run.
 """
 

@@ -15,7 +15,7 @@ from eqsat.model.expression import Tensor
 from tests.model.running import run_ort
 
 BATCH, HEADS, STEPS, SIZE = 2, 4, 6, 16
-"""Features of a head that turn; where only some do, there are half as many behind them."""
+"""Features of a head that turn; where only some do, half as many follow them."""
 RNG = np.random.default_rng(0)
 ANGLES = RNG.standard_normal((64, SIZE // 2))
 COSINES, SINES = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)

@@ -135,7 +135,7 @@ g (float[{batch},{T},{D}] x) => (float[{batch},{T},{D}] y)
     t = Transpose<perm=[0,2,1,3]>(o)
     y = Reshape(t, wide)
 }}"""
-    # The keys lie in the third of four dimensions, behind one of size 1; those of the values in the last.
+    # The keys lie in the third of four dimensions, after one of size 1; those of the values in the last.
     text = text.replace("columns_s = Gather(shape_sb, three)", "columns_s = Gather(shape_sb, two)")
     model = onnx.parser.parse_model(text)
     rng = np.random.default_rng(0)

@@ -31,7 +31,15 @@ def test_seconds(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.00 %"), (1e-9, "<0.01 %"), (5e-5, "0.01 %"), (0.5, "50.00 %"), (-1e-9, ">-0.01 %")]
+    ("value", "text"),
+    [
+        (0.0, "0.00 %"),
+        (1e-9, "<0.01 %"),
+        (5e-5, "0.01 %"),
+        (0.5, "50.00 %"),
+        (-1e-9, ">-0.01 %"),
+        (3e-16, "0.00 %"),  # What sums of floats round by.
+    ],
 )
 def test_percent_never_closes_an_open_gap(value: float, text: str) -> None:
     assert units.percent(value) == text

@@ -114,7 +114,7 @@ def install(wheel: Path, folder: Path, short: bool, base: str = sys.executable) 
     run(base, "-m", "venv", environment)
     python = environment / "bin" / "python"
     if short:
-        # A plain path: the .pth files behind it, such as that of an editable eqsat, are not followed.
+        # A plain path: the .pth files in it, such as that of an editable eqsat, are not followed.
         here = sysconfig.get_path("purelib")
         site = subprocess.check_output(
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], encoding="utf-8"

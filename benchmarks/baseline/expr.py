@@ -31,7 +31,7 @@ class Expr:
         kind: An input, a constant, a call of an operator or a composite, one output of a call (``item``), or a tuple.
         op: Of a call; a composite is ``OpKey(target, composite)``.
         args: Operands by position, None where absent. The call itself for an item, the fields for a tuple. A call
-            has the values that its subgraphs capture behind its own operands, a composite what its members read from
+            has the values that its subgraphs capture after its own operands, a composite what its members read from
             outside.
         types: Of the outputs; one, except for calls with several outputs.
         name: Of the tensor, empty where there is none.

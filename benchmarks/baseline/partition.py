@@ -1,4 +1,4 @@
-"""What a partitioner leaves behind: a program of composites and operators, and the regions it hands to targets."""
+"""What a partitioner returns: a program of composites and operators, and the regions it hands to targets."""
 
 from __future__ import annotations
 

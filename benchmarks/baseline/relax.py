@@ -121,7 +121,7 @@ def _outline(program: Program, of: dict[Expr, _Group], target: Target, composite
                 exported[of[arg]].setdefault(arg, len(exported[of[arg]]))
 
     replacement: dict[Expr, Expr] = {}
-    behind: dict[Expr, list[Expr]] = {}
+    after: dict[Expr, list[Expr]] = {}
     for group, inside in members.items():
         results = list(exported[group])
         op = OpKey(target.name, composite.name)
@@ -138,19 +138,19 @@ def _outline(program: Program, of: dict[Expr, _Group], target: Target, composite
             results=tuple(results),
             names=group.names,
         )
-        behind[inside[-1]] = [call]
+        after[inside[-1]] = [call]
         if len(results) == 1:
             replacement[results[0]] = call
             continue
         for i, result in enumerate(results):
             item = Expr("item", args=(call,), types=(result.type,), name=result.name, index=i)
             replacement[result] = item
-            behind[inside[-1]].append(item)
+            after[inside[-1]].append(item)
     bindings: list[Expr] = []
     for expr in program.bindings:
         if not of[expr].fused:
             bindings.append(expr)
-        bindings += behind.get(expr, ())
+        bindings += after.get(expr, ())
     program.bindings = bindings
     redirect(program, replacement)
 
@@ -215,9 +215,9 @@ def _merge(program: Program, target_of: dict[Expr, str]) -> tuple[tuple[str, tup
         operands = [group(a) for a in expr.args if a is not None]
         joined: _Group | None = None
         if own != HOST:
-            behind = {d for g in operands for d in depends.get(g, ())}
+            earlier = {d for g in operands for d in depends.get(g, ())}
             for other in operands:
-                if target.get(other.root()) != own or other in behind:
+                if target.get(other.root()) != own or other in earlier:
                     continue
                 if joined is None:
                     joined = other.root()

@@ -29,7 +29,7 @@ def as_relax(model: ir.Model, *, split_biases: bool = True) -> None:
 
     Args:
         model: With shapes; changed in place.
-        split_biases: Convolutions without bias and ``MatMul`` with additions behind, as Relax has them; else ``Conv``
+        split_biases: Convolutions without bias and ``MatMul`` followed by additions, as Relax has them; else ``Conv``
             with bias and ``Gemm``, which mean the same to a target file.
     """
     fold_constants(model)

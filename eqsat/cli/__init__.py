@@ -47,6 +47,10 @@ class _Interrupted(Exception):
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added; click would sort them by name."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)

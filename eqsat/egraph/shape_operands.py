@@ -19,7 +19,7 @@ from eqsat.schema.size_questions import may_be_zero
 from eqsat.schema.types import OpKey, TensorType
 
 END = 2**63 - 1
-"""Behind the last element of any axis; the largest int32 where ends are of that type."""
+"""After the last element of any axis; the largest int32 where ends are of that type."""
 RESHAPE, EXPAND, SLICE = OpKey("", "Reshape"), OpKey("", "Expand"), OpKey("", "Slice")
 
 

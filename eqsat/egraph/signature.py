@@ -1,4 +1,4 @@
-"""What Python must know of a match to answer it: the columns of a clause's signature, and the egglog facts behind them.
+"""What Python must know of a match to answer it: the columns of a clause's signature, and their facts in egglog.
 
 Matches that agree in all columns have one answer, so a column is only what conditions, computed attributes or type
 checks read.

@@ -46,8 +46,8 @@ def evaluate(
     Args:
         op: The operator.
         attrs: Its attributes; defaults need not be filled in.
-        inputs: Arrays, None for an absent optional input. Behind an operator's own inputs stand the values that
-            its subgraphs capture, in the order of ``GraphAttr.captured``.
+        inputs: Arrays, None for an absent optional input. The values that its subgraphs capture
+            follow the operator's own inputs, in the order of ``GraphAttr.captured``.
         outputs: How many outputs are wanted.
 
     Raises:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.errors import QuantizationError
-from eqsat.quantization.methods import METHODS, Method
+from eqsat.quantization.methods import ANY_METHOD, METHODS, Method
 from eqsat.quantization.noise_limits import Budget
 from eqsat.schema.opset import did_you_mean
 
@@ -46,7 +46,7 @@ class Options:
     balance: bool = True
 
     def __post_init__(self) -> None:
-        _one_of("method", self.method, tuple(METHODS))
+        _one_of("method", self.method, METHODS, ANY_METHOD)
         _one_of("activation", self.activation, ACTIVATIONS)
         if not 50 < self.percentile <= 100:
             raise QuantizationError(
@@ -109,8 +109,10 @@ class QuantizationOptions:
             )
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+def _one_of(name: str, value: str, known: Collection[str], allowed: Sequence[str] = ()) -> None:
+    """Requires one of the known values; the message lists those that a caller may give, if there are more."""
     if value not in known:
+        known = allowed or tuple(known)
         raise QuantizationError(
             f"one of {', '.join(known)} is required",
             place=f"option {name}",

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from eqsat.arguments import require_kind
 from eqsat.errors import RuleError
 from eqsat.files import execute_file
 from eqsat.rules import ast
@@ -44,6 +45,7 @@ def operator(
         The operator, for ``declarations=[...]`` and :func:`declarations`.
 
     Raises:
+        ArgumentError: An argument is of another kind.
         RuleError: The declaration is wrong, or has two meanings or none.
 
     Examples:
@@ -60,6 +62,10 @@ def operator(
     from eqsat.rules.scope import Frame
     from eqsat.rules.source import Sources
 
+    require_kind("declaration", declaration)
+    for argument, value in (("reference", reference), ("types", types)):
+        if value is not None:
+            require_kind(argument, value)
     caller = sys._getframe(1)
     name = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     source, sources = Sources.of(f"operator {declaration}", name)

@@ -148,6 +148,7 @@ def common_divisor(value: int, other: int) -> int:
     return math.gcd(other, *value.terms.values())
 
 
-def as_real(value: int) -> str:
-    """A size as a double in C."""
-    return f"(double){value}" if isinstance(value, Size) else f"{value}.0"
+def as_divisor(count: int) -> str:
+    """The number of elements of a mean as a double in C. It is never zero: the mean of no elements is their sum."""
+    divisor = largest(count, 1)
+    return f"(double){divisor}" if isinstance(divisor, Size) else f"{divisor}.0"

@@ -102,7 +102,7 @@ def _supports(target: Target) -> Iterator[TargetError]:
             place=str(target.place),
             hint="add a `supports` or `composite` entry",
         )
-    behind = _Behind[OpKey]()
+    reachable = _Reachable[OpKey]()
     for entry in target.supports:
         place = str(entry.place)
         for op in entry.ops:
@@ -111,8 +111,8 @@ def _supports(target: Target) -> Iterator[TargetError]:
         if len(set(entry.ops)) < len(entry.ops):
             twice = next(op for op in entry.ops if entry.ops.count(op) > 1)
             yield TargetError("each operator must be listed once", place=place, actual=f"`{twice}` twice")
-        yield from behind.look("an entry", entry.ops, entry.where, place)
-    if target.is_host and not behind.rest:
+        yield from reachable.look("an entry", entry.ops, entry.where, place)
+    if target.is_host and not reachable.rest:
         yield TargetError(
             "a host must run every operator",
             place=str(target.place),
@@ -121,9 +121,9 @@ def _supports(target: Target) -> Iterator[TargetError]:
 
 
 def _families(target: Target) -> Iterator[TargetError]:
-    behind = _Behind[str]()
+    reachable = _Reachable[str]()
     for entry in target.families:
-        yield from behind.look("a `family`", entry.names, entry.where, str(entry.place))
+        yield from reachable.look("a `family`", entry.names, entry.where, str(entry.place))
 
 
 def _costs(target: Target) -> Iterator[TargetError]:
@@ -142,7 +142,7 @@ def _costs(target: Target) -> Iterator[TargetError]:
                 yield error
 
 
-class _Behind(Generic[_Name]):
+class _Reachable(Generic[_Name]):
     """Finds entries after one without conditions, which never apply."""
 
     def __init__(self) -> None:

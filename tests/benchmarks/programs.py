@@ -79,7 +79,7 @@ def _random_root(rng: random.Random) -> Any:
 
 
 def as_program(data: Data) -> Program:
-    """The program; ``Concat`` is cut to the common shape again by an operator behind it."""
+    """The program; ``Concat`` is cut to the common shape again by an operator after it."""
     exprs = {name: Expr("input", types=(_TYPE,), name=name) for name in data["inputs"]}
     bindings = []
     for name, op, *operands in data["nodes"]:

@@ -89,7 +89,7 @@ def test_inception_with_folded_scales() -> None:
 def test_scales_are_not_folded_by_relax() -> None:
     model = load(light("inception_v2"))
     fold_scale_backward(model)
-    assert sum(node.op_type == "Mul" for node in model.graph) == 69, "only behind BatchNormalization, which stays"
+    assert sum(node.op_type == "Mul" for node in model.graph) == 69, "only after BatchNormalization, which stays"
 
 
 # ---- graphs where greedy loses -------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_what_is_read_outside_is_not_covered() -> None:
 
 
 def test_a_reader_that_leads_back_to_the_root_does_no_harm() -> None:
-    """Relay lets it pass if everything behind the reader passes through the root; the value is computed twice."""
+    """Relay lets it pass if everything after the reader passes through the root; the value is computed twice."""
     data = _data("s Relu p; t Tanh s; u Mul s t", "u", "p", patterns=[["rm", ["Mul", ["Relu", "_"], "_"]]])
     found = relay.partition(as_program(data), as_tables(data))
     assert (found.composites, found.host_counts()) == (1, {"Relu": 1, "Tanh": 1})

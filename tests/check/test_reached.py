@@ -1,4 +1,4 @@
-"""Limits behind functions are found by drawing where the functions reach them."""
+"""Limits after functions are found by drawing where the functions reach them."""
 
 from __future__ import annotations
 

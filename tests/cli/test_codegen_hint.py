@@ -13,7 +13,7 @@ from eqsat.cli import main
 
 
 def quantized(count: int) -> onnx.ModelProto:
-    """Products in the QDQ format, one behind the other."""
+    """Products in the QDQ format, one after the other."""
     weights = ", ".join(map(str, np.random.default_rng(0).integers(-99, 99, 64)))
     steps = "".join(
         f"""

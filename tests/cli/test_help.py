@@ -42,3 +42,11 @@ def test_an_example_is_folded_as_the_shell_reads_it(
 
 def test_wide_is_two_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "  -o, --output FILE               Where to write" in shown(("optimize",), 110, capsys, monkeypatch)
+
+
+def test_commands_are_listed_in_their_own_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown((), 110, capsys, monkeypatch).partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines if line[2:3].strip()] == list(cli.commands)
+    assert lines[0].startswith("  optimize ")

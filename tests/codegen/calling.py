@@ -42,7 +42,7 @@ class Call:
 
 
 class Block:
-    """Memory of its own that ends with its last byte, so that sanitizers see what lies behind.
+    """Memory of its own that ends with its last byte, so that sanitizers see what lies after it.
 
     Args:
         content: Dense.

@@ -1,6 +1,6 @@
 """No kernel reads or writes what is not its own in the arena, which sanitizers cannot see: it is one block to them.
 
-Before each kernel, all bytes that hold nothing at that time are overwritten; behind it they must still be there, and
+Before each kernel, all bytes that hold nothing at that time are overwritten; after it they must still be there, and
 the results must not depend on what they were.
 """
 

@@ -43,6 +43,11 @@ CASES: dict[str, tuple[str, Feeds]] = {
         "c = Shape<start=1>(i)} <int64[1] a = {0}>",
         SOME,
     ),
+    "mean of what is found": (
+        f"(float[3,4] x) => (float y, float[1] z) {{{FIND} v = GatherND(x, j) y = ReduceMean<keepdims=0>(v) "
+        "d = Cast<to=11>(v) e = ReduceMean(d, a) z = Cast<to=1>(e)} <int64[1] a = {0}>",
+        SOME,
+    ),
     "scattered": (
         f"(float[3,4] x) => (float[3,4] y) {{{FIND} v = GatherND(x, j) e = Neg(v) y = ScatterND(x, j, e)}}",
         SOME,

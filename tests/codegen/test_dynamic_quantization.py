@@ -70,6 +70,6 @@ def test_a_free_size(shape: str, scalar: bool) -> None:
         for x in _ranges(tuple(n if d == "N" else int(d) for d in shape.split(","))):
             _agree(model, compiled, x)
             at = tuple(s - 1 for s in x.shape)
-            for last in (-1e3, 1e3):  # Also the elements behind the last whole vector count.
+            for last in (-1e3, 1e3):  # Also the elements after the last whole vector count.
                 x[at] = last
                 _agree(model, compiled, x)

@@ -30,7 +30,7 @@ from eqsat.search import Search
 from eqsat.targets.find_targets import load_host
 
 MODELS: dict[str, tuple[str, str]] = {}
-"""Name -> interface and body; constants are random, by the shapes behind their names: ``w_8x4x3x3``."""
+"""Name -> interface and body; constants are random, by the shapes in their names: ``w_8x4x3x3``."""
 
 
 def model(name: str) -> ir.Model:

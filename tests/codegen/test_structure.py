@@ -83,7 +83,7 @@ NORMALIZED = CONV.replace(
 
 
 @pytest.mark.parametrize(
-    "behind",
+    "after",
     [
         "n = BatchNormalization<epsilon = 0.001>(c, b, b, b, v) y = Relu(n)",
         "n = BatchNormalization<epsilon = 0.001>(c, v, b, b, v) m = Mul(n, s) k = Sub(m, s) y = Relu(k)",
@@ -91,8 +91,8 @@ NORMALIZED = CONV.replace(
     ],
 )
 @pytest.mark.parametrize("bias", ["", ", b"])
-def test_scales_and_shifts_of_channels_are_part_of_the_weights(behind: str, bias: str) -> None:
-    body = f"c = Conv<pads = [1, 1, 1, 1]>(x, w{bias}) {behind} z = GlobalAveragePool(y)"
+def test_scales_and_shifts_of_channels_are_part_of_the_weights(after: str, bias: str) -> None:
+    body = f"c = Conv<pads = [1, 1, 1, 1]>(x, w{bias}) {after} z = GlobalAveragePool(y)"
     found = kernels(generated(f"({IMAGE} x) => (float[1, 16, 1, 1] z)", body, NORMALIZED))
     assert found[:3] == ["Copy", "Conv + Relu", "GlobalAveragePool"]
 
@@ -139,7 +139,7 @@ def test_pieces_cost_nothing(operator: str, shape: tuple[int, ...]) -> None:
         f"a = Exp(x) p = {operator} y = Neg(p)",
         "<int64[2] k = {6, 10}, int64[1] one = {1}, int64[1] three = {3}, int64 two = {2}>",
     )
-    # The step behind reads the piece where it lies, or joins the operator before.
+    # The next step reads the piece where it lies, or joins the operator before.
     assert [k for k in kernels(found) if k == "Copy"] == []
     assert len(found.memory_map) <= 1
 

@@ -2,7 +2,7 @@
 
 ``python -m tests.conformance [--kind node,real] [--update]``. A case that stops passing fails the run, and so does one
 that begins to pass and is not in the list; ``--update`` rewrites the list. Cases run in a process of their own, which
-is started again behind a case that crashes it or does not end.
+is started again after a case that crashes it or does not end.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ UNARY = ("Relu", "Tanh", "Sigmoid", "Exp", "Abs", "Neg", "Softplus")
 
 
 def wide(op: str, count: int, attributes: str = "") -> ir.Model:
-    """An operator of so many operands, each of its own, behind which all of them are read once more."""
+    """An operator of so many operands, each of its own, after which all of them are read once more."""
     lines = [f"t{i} = {UNARY[i % 7]} ({f't{i - 7}' if i >= 7 else 'x'})" for i in range(count)]
     operands = ", ".join(f"t{i}" for i in range(count))
     result = "out" if not attributes else "joined"

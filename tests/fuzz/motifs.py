@@ -134,7 +134,7 @@ def activation_spelled_out(g: Growing) -> Value:
 
 
 def conv(g: Growing) -> Value:
-    """A convolution and what exporters put behind it."""
+    """A convolution and what exporters put after it."""
     x = g.pick(g.one_of((3, 4, 4, 4, 5)))
     channels, spatial = x.shape[1], len(x.shape) - 2
     group = channels if g.chance(0.2) else 1

@@ -50,7 +50,7 @@ def _candidates(case: Case) -> Iterator[Case]:
         for output in outputs:
             yield _with(case, outputs=[o for o in outputs if o is not output])
     known = {v.name: v for v in [*model.graph.value_info, *outputs]}
-    # An inner value as the only output cuts everything behind it.
+    # An inner value as the only output cuts everything after it.
     for node in model.graph.node:
         for name in node.output:
             if name in known and [name] != [o.name for o in outputs]:

@@ -154,7 +154,7 @@ class Builder:
         return captured or f"§{vid}"
 
     def flat(self) -> onnx.ModelProto:
-        """The program without any function, each output behind an Identity unless it is an input of its own name."""
+        """The program without any function, each output after an Identity unless it is an input of its own name."""
         nodes: list[onnx.NodeProto] = []
         for k, node in enumerate(self.nodes):
             captured = len(dict.fromkeys(n for _, v in node.attrs if isinstance(v, GraphAttr) for n in v.captured))

@@ -46,7 +46,7 @@ def steps(model: onnx.ModelProto) -> dict[str, float]:
     for output in model.graph.output:
         (last,) = [n for n in model.graph.node if output.name in n.output]
         is_real = output.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-        assert last.op_type == "DequantizeLinear" or not is_real, "a float operator behind the last quantized one"
+        assert last.op_type == "DequantizeLinear" or not is_real, "a float operator after the last quantized one"
         found[output.name] = float(scales[last.input[1]]) if is_real else 1.0
     return found
 

@@ -1,7 +1,7 @@
-"""A clip and a cast behind a requantization: the obvious rules are wrong, and the checker says so.
+"""A clip and a cast after a requantization: the obvious rules are wrong, and the checker says so.
 
-A pass that TVM's Ethos-N backend had dropped both. Behind a requantization to int32 a cast wraps: 280 becomes 24 where
-the clip says 255. Behind one to uint8, which saturates, a clip may still say more than the type does.
+A pass that TVM's Ethos-N backend had dropped both. After a requantization to int32 a cast wraps: 280 becomes 24 where
+the clip says 255. After one to uint8, which saturates, a clip may still say more than the type does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ NETWORKS = {
     "clip": "a = Clip(x, low, high) y = QuantizeLinear(a, s, z)",
     "max": "a = Max(x, w) y = QuantizeLinear(a, s, z)",
     "pool": "a = MaxPool<kernel_shape=[2]>(x) y = QuantizeLinear(a, s, z)",
-    "pool behind": "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = MaxPool<kernel_shape=[2]>(d)",
+    "pool after": "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = MaxPool<kernel_shape=[2]>(d)",
     "reduction": "a = ReduceMax<keepdims=1>(x, axes) y = QuantizeLinear(a, s, z)",
     "means": """q = QuantizeLinear(x, t, z) d = DequantizeLinear(q, t, z)
                 a = GlobalAveragePool(d) y = QuantizeLinear(a, s, z)""",
@@ -27,7 +27,7 @@ NETWORKS = {
 def test_rules_do_not_rely_on_it(network: str, scale: float | None) -> None:
     given = "" if scale is None else f"float s = {{{scale}}}, "
     asked = ", float s" if scale is None else ""
-    outputs = "float" if network == "pool behind" else "uint8"
+    outputs = "float" if network == "pool after" else "uint8"
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 21]>
         g (float[1,2,6] x, float[1,2,6] w{asked}) => ({outputs}[a,b,c] y)

@@ -1,4 +1,4 @@
-"""The weakest link among the rules behind a result."""
+"""The weakest link among the rules that led to a result."""
 
 from __future__ import annotations
 

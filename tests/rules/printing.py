@@ -63,7 +63,7 @@ def _text(header: str, doc: str, body: Iterable[str]) -> str:
 
 
 def _sides(rule: ast.Rule) -> tuple[list[str], str, list[str]]:
-    """The ``let``s before, both sides, and the ``let``s behind."""
+    """The ``let``s before, both sides, and the ``let``s after."""
     names = [None if len(rule.left) == 1 else root.bind for root in rule.left]
     left, before = _named_parts(rule.left)
     right, after = _with_lets(rule.right, lambda node: node.name if isinstance(node, ast.Build) else None, "name")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import eqsat
 from eqsat.check.rule import check_rule
-from eqsat.errors import EqsatError, ModelError, RuleError
+from eqsat.errors import ArgumentError, EqsatError, ModelError, RuleError
 from eqsat.ops.evaluate import evaluate
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_files, read_text
@@ -263,6 +264,14 @@ def test_a_python_function_may_not_change_its_operands() -> None:
 def test_what_is_no_declaration_in_python(call: Callable[[], object], message: str) -> None:
     with pytest.raises(RuleError, match=message):
         call()
+
+
+def test_arguments_of_a_declaration_are_checked() -> None:
+    operator: Any = eqsat.operator
+    with pytest.raises(ArgumentError, match=r"declaration: the text of a declaration is required; got 5\n.*acme"):
+        operator(5)
+    with pytest.raises(ArgumentError, match="reference: a function is required; got 'f'"):
+        operator("acme.A(x)", reference="f")
 
 
 def test_a_python_file_declares_operators(tmp_path: Path) -> None:

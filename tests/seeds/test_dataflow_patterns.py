@@ -122,7 +122,7 @@ def attention(model: ir.Model) -> ir.Node:
 
 
 def operands(node: ir.Node) -> list[str | None]:
-    """The graph inputs behind a node's operands, reshaped or not."""
+    """The graph inputs that a node's operands come from, reshaped or not."""
     inputs = [v for v in node.inputs if v is not None]
     return [(v.producer().inputs[0] if v.producer() else v).name for v in inputs]
 

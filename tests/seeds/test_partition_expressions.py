@@ -1,7 +1,7 @@
 """A tutorial on ``QPartitionExpr``: exp((x + y)(x - y)), its composite, annotations inside and outside, x² - y².
 
 The document merges the product into ``ccompiler.add_subtract_multiply``, realises a ``QPartitionExpr`` of the body of
-each function (a cast hint to int8 and a stop of fusion behind the composite's product and behind the exponential), and
+each function (a cast hint to int8 and a stop of fusion after the composite's product and after the exponential), and
 rewrites the product to x² - y² with the annotations in place.
 """
 

@@ -1,7 +1,7 @@
 """A post on one layer as importers of PyTorch and of TFLite spell it: one partition, one cost, the same bits.
 
 The spellings are those of a post on a backend that took the one and not the other (antkillerfarm, "TVM in practice",
-2021): float constants under a quantization, and a requantization to int32 with clip and cast behind; or integers
+2021): float constants under a quantization, and a requantization to int32 with clip and cast after; or integers
 throughout. A pattern matcher takes one of the two unless passes have rewritten the graph before. The post's last part
 is tvmc's composite targets.
 """
@@ -176,7 +176,7 @@ def test_clip_removal_alone() -> None:
 
 @pytest.mark.parametrize("value", [-300.0, -1.0, 17.0, 255.0, 280.0, 1000.0])
 def test_a_cast_without_clip_is_kept(value: float) -> None:
-    # The obvious rule, "no cast behind a requantization", makes 255 of 280 where the cast says 24.
+    # The obvious rule, "no cast after a requantization", makes 255 of 280 where the cast says 24.
     text = """<ir_version: 10, opset_import: ["": 21, "eqsat": 1]>
     g (int32[4] x) => (uint8[4] y) <float one = {1}, int32 zero = {0}> {
         r = eqsat.Requantize<axis=0, dtype=6>(x, one, zero, one, zero)

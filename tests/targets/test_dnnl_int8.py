@@ -1,7 +1,7 @@
 """The int8 part of ``dnnl.target``: oneDNN's formulas against ONNX Runtime, the refusals, and whole programs.
 
 oneDNN's developer guide, "Primitive Attributes: Quantization" and "Post-ops": accumulators are integers, everything
-behind them is computed in float32, and the result is divided by its scale, shifted, rounded and saturated.
+after them is computed in float32, and the result is divided by its scale, shifted, rounded and saturated.
 """
 
 from __future__ import annotations
@@ -239,8 +239,8 @@ def test_functions_of_quantized_tensors(name: str) -> None:
     real = by_onnx_runtime(name, [S["x"] * (x.astype(np.float32) - np.float32(zx))])
     info = np.iinfo(np.uint8)
     expected = np.clip(np.rint(real / S["y"]) + float(zy), info.min, info.max)
-    behind = by_onnx_runtime(name, [(x * S["x"] + np.float32(-float(S["x"]) * float(zx))).astype(np.float32)])
-    close(written(behind, [], S["y"], zy), expected)
+    after = by_onnx_runtime(name, [(x * S["x"] + np.float32(-float(S["x"]) * float(zx))).astype(np.float32)])
+    close(written(after, [], S["y"], zy), expected)
 
 
 @pytest.mark.parametrize("zero", [0, 55])

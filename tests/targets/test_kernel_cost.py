@@ -165,7 +165,7 @@ def test_macs_of_a_composite_are_those_of_its_body(model: CostModel) -> None:
 
 
 def test_a_shape_inside_that_depends_on_an_input(model: CostModel) -> None:
-    """The product behind a Reshape has MACs only if the new shape is known."""
+    """The product after a Reshape has MACs only if the new shape is known."""
     composite = read(NPU).composites[0]
     nodes = (BodyNode(OpKey("", "Reshape"), attrs("Reshape"), (0, 1)), BodyNode(OpKey("", "MatMul"), (), (3, 2)))
     flat = Body(3, nodes, (4,))

@@ -134,9 +134,12 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
-    """The approximation of GELU by tanh (Hendrycks and Gimpel, 2016)."""
-    inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
-    return x.dtype.type(0.5) * x * (1 + np.tanh(inner))
+    """The approximation of GELU by tanh (Hendrycks and Gimpel, 2016).
+
+    One more than tanh(u) is twice the sigmoid of 2 u, in which nothing cancels.
+    """
+    inner = x.dtype.type(2 * math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
+    return x * sigmoid(inner)
 
 
 @in_single

@@ -17,6 +17,7 @@ from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.families.shaping import triangle
 from eqsat.ops.families.slicing import pad
 from eqsat.ops.families.unary import of_one
+from eqsat.ops.means import mean
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
 from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
@@ -120,7 +121,7 @@ def skip_rms_normalization(
 ) -> tuple[np.ndarray, ...]:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     total = x + skip if bias is None else x + skip + bias
-    square = np.mean(total * total, -1, keepdims=True)
+    square = mean(total * total, (-1,), True)
     inverse = 1 / np.sqrt(square + total.dtype.type(attrs["epsilon"]))
     return (total * inverse * gamma, np.zeros_like(square), inverse, total)[:outputs]
 

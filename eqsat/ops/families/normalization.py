@@ -11,6 +11,7 @@ from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.magnitude import ORDINARY
+from eqsat.ops.means import mean
 from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
@@ -61,7 +62,8 @@ def _batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of each channel."""
     axes = (0, *range(2, x.ndim))
     wide = x.astype(_work_type(x), copy=False)
-    return wide.mean(axes), wide.var(axes)
+    centre = mean(wide, axes, True)
+    return centre.reshape(-1), mean((wide - centre) ** 2, axes, False)
 
 
 def _normalized(
@@ -151,7 +153,7 @@ def layer_normalization(
 def rms_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """All elements from ``axis`` on by their root mean square."""
     wide = x.astype(_stash(attrs, x), copy=False)
-    square = np.mean(wide * wide, axis=_axes_from(attrs, x), keepdims=True)
+    square = mean(wide * wide, _axes_from(attrs, x), True)
     return (wide / np.sqrt(square + wide.dtype.type(attrs["epsilon"]))).astype(x.dtype, copy=False) * scale
 
 
@@ -159,9 +161,9 @@ def rms_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray) -> np
 def mean_variance_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Over the given axes; the tiny constant is the one in the operator's definition."""
     axes = tuple(attrs["axes"])
-    mean = x.mean(axes, keepdims=True)
-    deviation = np.sqrt(np.mean(x * x, axes, keepdims=True) - mean * mean)
-    return (x - mean) / (deviation + x.dtype.type(1e-9))
+    centre = mean(x, axes, True)
+    deviation = np.sqrt(mean(x * x, axes, True) - centre * centre)
+    return (x - centre) / (deviation + x.dtype.type(1e-9))
 
 
 @in_single
@@ -197,13 +199,12 @@ def lp_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(x - mean) / sqrt(variance + epsilon)``, the mean, and the inverse deviation."""
-    mean = x.mean(axes, keepdims=True)
-    y = x - mean
-    count = math.prod(x.shape[a] for a in axes)
-    variance = np.sum(y * y, axes, keepdims=True) / x.dtype.type(max(count, 1))
+    centre = mean(x, axes, True)
+    y = x - centre
+    variance = mean(y * y, axes, True)
     inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
     y *= inverse
-    return y, mean, inverse
+    return y, centre, inverse
 
 
 def _stash(attrs: Attributes, x: np.ndarray) -> np.dtype:

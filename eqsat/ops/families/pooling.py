@@ -10,6 +10,7 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, layers, lengths
+from eqsat.ops.means import mean
 from eqsat.ops.need_by_parameters import need_max_unpool
 from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window
@@ -118,7 +119,7 @@ def lp_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 @in_single
 def global_average_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Mean over all spatial axes."""
-    return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return mean(x, tuple(range(2, x.ndim)), True)
 
 
 def global_max_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:

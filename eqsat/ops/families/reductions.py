@@ -14,6 +14,7 @@ from eqsat.ops.checks import attributes, movement
 from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
+from eqsat.ops.means import mean
 from eqsat.ops.normal import Axes
 from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
@@ -72,8 +73,8 @@ def _sum(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
 
 def _mean(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
     if x.dtype.kind == "f":
-        return np.mean(x, axis=axes, keepdims=keep, dtype=x.dtype)
-    return np.mean(x, axis=axes, keepdims=keep).astype(x.dtype)
+        return mean(x, axes, keep, x.dtype)
+    return mean(x, axes, keep).astype(x.dtype)
 
 
 def _max(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What tests of single kernels share: memory as the planner would give it, one library of many kernels, the calls.
 
-Gaps and halo of outputs hold a pattern that must survive, and so does what lies behind scratch memory.
+Gaps and halo of outputs hold a pattern that must survive, and so does what lies after scratch memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def aligned(size: int, rng: np.random.Generator | None = None) -> np.ndarray:
 def strided(
     shape: Sequence[int], order: Sequence[int], halo: Sequence[tuple[int, int]], gap: int
 ) -> tuple[tuple[int, ...], int, int]:
-    """Strides with ``gap`` elements behind each innermost line, the offset of element [0, ..., 0], and the extent."""
+    """Strides with ``gap`` elements after each innermost line, the offset of element [0, ..., 0], and the extent."""
     strides, extent = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = extent
@@ -97,7 +97,7 @@ def strided(
 
 
 class Case(Protocol):
-    """An operator with its data, and what is fused behind it."""
+    """An operator with its data, and what is fused after it."""
 
     operator: OpKey
     attributes: Mapping[str, Any]
@@ -239,7 +239,7 @@ def runnable() -> tuple[Isa, ...]:
 
 
 def stored(kernel: Kernel, slack: int = 64) -> dict[str, np.ndarray]:
-    """Constants of a kernel, with bytes behind them that may be read, and its scratch memory, by parameter."""
+    """Constants of a kernel, with bytes after them that may be read, and its scratch memory, by parameter."""
     held = {}
     for i, constant in enumerate(kernel.constants):
         value = np.ascontiguousarray(c_types.as_stored(constant))
@@ -259,6 +259,6 @@ def call(library: ctypes.CDLL, name: str, case: Case, kernel: Kernel, names: Seq
         for n in names
     ]
     getattr(library, name)(*(ctypes.c_void_p(p) for p in pointers))
-    assert (held["scratch"][kernel.scratch :] == FILL).all(), f"{name} writes behind its scratch"
+    assert (held["scratch"][kernel.scratch :] == FILL).all(), f"{name} writes after its scratch"
     assert y.untouched(), f"{name} writes beside its output"
     return y.array().copy()

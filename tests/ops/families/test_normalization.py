@@ -150,3 +150,14 @@ def test_statistics_of_a_layer_have_the_type_of_the_first_stage(dtype: type) -> 
     assert y is not None and mean is not None and inverse is not None
     assert (y.dtype, mean.dtype, inverse.dtype) == (dtype, np.float32, np.float32)
     np.testing.assert_allclose(mean[:, 0], x.astype(np.float64).mean(1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_normalized_without_a_warning():
+    x, ones = np.zeros((2, 3, 0), np.float32), np.ones(3, np.float32)
+    check("InstanceNormalization", [x, ones, ones])
+    check("MeanVarianceNormalization", [x], {"axes": (2,)})
+    check("LayerNormalization", [x[:, 0], ones[:0], ones[:0]], judge=lambda *_: [x[:, 0]])
+    check("RMSNormalization", [x[:, 0], ones[:0]], judge=lambda *_: [x[:, 0]])
+    y, mean, variance = run_ours(OpKey("", "BatchNormalization"), {"training_mode": 1}, [x, *[ones] * 4], 3)
+    assert y.shape == x.shape and np.isfinite(mean).all() and np.isfinite(variance).all()

@@ -194,7 +194,7 @@ def test_fused_matmul():
     a, b = values(rng, (2, 3, 4), np.float32), values(rng, (2, 5, 4), np.float32)
     check("FusedMatMul", [a, b], {"transB": 1, "alpha": 0.3}, domain=MS, rtol=1e-5, atol=1e-5)
     check("FusedMatMul", [a, values(rng, (2, 3, 5), np.float32)], {"transA": 1}, domain=MS, rtol=1e-5, atol=1e-5)
-    # One batch axis behind the rows: (3, 2, 4) is two matrices of 3 by 4.
+    # One batch axis after the rows: (3, 2, 4) is two matrices of 3 by 4.
     moved = values(rng, (3, 2, 4), np.float32)
     check("FusedMatMul", [moved, b], {"transBatchA": 1, "transB": 1}, domain=MS, rtol=1e-5, atol=1e-5)
 

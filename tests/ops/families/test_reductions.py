@@ -50,6 +50,14 @@ def test_reduction_of_nothing(name: str):
     check(f"Reduce{name}", [x, np.array([1])], judge=run_reference)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64])
+def test_the_mean_of_nothing_is_that_of_onnx_runtime(dtype: type):
+    x = np.zeros((2, 0, 3), dtype)
+    for axes in ([1], [0, 1], [0], None):
+        check("ReduceMean", [x, None if axes is None else np.array(axes)])
+
+
 def test_halves_are_summed_in_single_precision():
     x = np.full((1, 5000), 1.0, np.float16)
     assert check("ReduceSum", [x], judge=lambda *_: [np.array([[5000]], np.float16)])[0] == 5000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from eqsat.schema.types import OpKey
-from tests.ops.oracle import check, expected, run_reference, values
+from tests.ops.oracle import check, expected, run_ours, run_reference, values
 
 FLOATS = [np.float32, np.float64, np.float16]
 INTEGERS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
@@ -107,6 +107,13 @@ def test_activation(name: str, attrs: dict[str, object], dtype: type):
         tolerance = 4e-3 if dtype is np.float16 else TOLERANCE[dtype] * 4
         judge = exact if (name, dtype) in SINGLE_ELSEWHERE else expected
         check(name, [values(rng, shape, dtype)], attrs, rtol=tolerance, atol=tolerance, judge=judge)
+
+
+def test_the_tail_of_gelu_by_tanh_is_not_cancelled():
+    x = np.linspace(-9, -3, 50, dtype=np.float32)
+    inner = math.sqrt(8 / math.pi) * (x.astype(np.float64) + 0.044715 * x.astype(np.float64) ** 3)
+    (y,) = run_ours(OpKey("", "Gelu"), {"approximate": "tanh"}, [x])
+    np.testing.assert_allclose(y, x * np.exp(inner) / (1 + np.exp(inner)), rtol=2e-5)
 
 
 def test_special_values():

@@ -15,7 +15,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template, Tensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.ops.windows import Windows, integers, windows
-from eqsat.schema.dimension import as_real
+from eqsat.schema.dimension import as_divisor
 from eqsat.schema.dtypes import BYTES
 
 
@@ -127,7 +127,7 @@ def global_average_pool(task: Task) -> Kernel:
     template = Template(task)
     source = _source(template)
     at = _windows(task, source)
-    return _sums(template, source, at, "double", "value", f"({source.c})(total0 / {as_real(math.prod(at.kernel))})")
+    return _sums(template, source, at, "double", "value", f"({source.c})(total0 / {as_divisor(math.prod(at.kernel))})")
 
 
 @loops("pooling loops", "LpPool", "GlobalLpPool", accepts=lambda task: are(task, FLOATS))

@@ -16,7 +16,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
-from eqsat.schema.dimension import as_real
+from eqsat.schema.dimension import as_divisor
 
 _DOUBLE = ir.DataType.DOUBLE
 
@@ -153,7 +153,7 @@ def accumulated(
         "c": c,
         "f": "f" if c == "float" else "",
         "U": "uint64_t" if c in ("int64_t", "uint64_t") else "uint32_t",
-        "count": as_real(count),
+        "count": as_divisor(count),
         "low": "" if real else _limit(x.dtype, False),
         "high": "" if real else _limit(x.dtype, True),
     }

@@ -66,7 +66,7 @@ def place(
     if slack:
         buffer = aligned(extent * size + slack, None if output else rng)
     else:
-        # Nothing behind the last element: sanitizers see whoever reads there.
+        # Nothing after the last element: sanitizers see whoever reads there.
         assert rng is not None
         buffer = rng.integers(0, 256, extent * size).astype(np.uint8)
     return Memory(View(dtype, tuple(shape), strides, halo, want.pad, 1, slack), buffer, size * offset)

@@ -110,7 +110,7 @@ def test_residual_network_block():
 
 
 def test_attention_products():
-    """Both matrices computed, one of them transposed, and the projection behind."""
+    """Both matrices computed, one of them transposed, and the projection after them."""
     rng = np.random.default_rng(5)
     w = numbers(rng.integers(-127, 128, 24 * 24))
     text = f"""g (uint8[2, 10, 24] x) => (uint8[2, 10, 24] y)

@@ -1,6 +1,6 @@
 """The tests of integer kernels once more under AddressSanitizer and UndefinedBehaviorSanitizer.
 
-Buffers without slack end where their last element does, so that a read behind it is seen. Sanitizers have to be loaded
+Buffers without slack end where their last element does, so that a read after it is seen. Sanitizers have to be loaded
 before Python, hence a process of its own.
 """
 

@@ -108,7 +108,7 @@ def case(
         inputs: Arrays, None where absent.
         outputs: Shape and numpy type of each output, None where nobody reads it.
         constant: Inputs that are known when the C is written.
-        steps: What is fused behind it; value 0 is its result.
+        steps: What is fused after it; value 0 is its result.
         operands: Of the steps.
         constant_operands: Those that are constants.
         dtype: Type of the operator's own result; that of output 0 by default.
@@ -144,7 +144,7 @@ def case(
     # What lowering makes several nodes of is tested as one, by the family that takes it as it is.
     node = plain[0] if len(plain) == 1 else node
     if steps:
-        assert not node.steps, "steps behind an elementwise operator are that operator's own test"
+        assert not node.steps, "steps after an elementwise operator are that operator's own test"
         node.steps = list(steps)
         node.operands = [x if k in constant_operands else tensor(x, f"operand {k}") for k, x in enumerate(operands)]
     if any(isinstance(x, Tensor) and x not in held for x in (*node.inputs, *node.operands, *node.outputs)):

@@ -21,7 +21,7 @@ FLAGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-fsanitize=unde
 def model_of(
     op: str, inputs: list[np.ndarray], constants: dict[int, np.ndarray], domain: str = "", opset: int = 22, **attrs: Any
 ) -> onnx.ModelProto:
-    """One operator and a step behind it, so that its epilogue is executed as well."""
+    """One operator and a step after it, so that its epilogue is executed as well."""
     names = [f"x{k}" for k in range(len(inputs) + len(constants))]
     given = [name for k, name in enumerate(names) if k not in constants]
     types = [helper.np_dtype_to_tensor_dtype(x.dtype) for x in inputs]

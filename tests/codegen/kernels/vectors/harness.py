@@ -2,7 +2,7 @@
 
 Inputs and outputs are placed as the family's wants say: order of axes, halo with its padding, and random gaps (slices
 of wider buffers) where dense memory was not asked for. Gaps of inputs hold NaN, so that reading them shows; gaps and
-halo of outputs hold a pattern that must survive; behind every tensor lies a page that must not be read. All kernels of
+halo of outputs hold a pattern that must survive; after every tensor lies a page that must not be read. All kernels of
 a test are compiled together.
 """
 

@@ -78,7 +78,7 @@ def with_epilogue(rng: np.random.Generator, case: Case) -> Case:
         slope = 1 + np.abs(y)
         y, tolerance = y * np.clip(y / 6 + 0.5, 0, 1), tolerance * slope + 4 * UNIT * slope
     elif activation == "Clip":
-        # Its bounds stand behind all other operands, whose steps count on from there.
+        # Its bounds stand after all other operands, whose steps count on from there.
         operands += [np.array(0, np.float32), np.array(6, np.float32)]
         own = len(operands) - 2
         moved = [step(s.operator.name, *(i + 2 if i is not None and i > own else i for i in s.inputs)) for s in steps]
