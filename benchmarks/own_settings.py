@@ -208,16 +208,20 @@ RNN x:f[100,1,64] w:w[1,128,64] r:w[1,128,128] hidden_size:128
 """One a line: the operator, its operands, attributes with a colon, the number of results if there are several.
 Operands are inputs (``f``, ``l``, ``b`` by type), weights (``w``; ``v``: positive), constants (``=``), none (``_``)."""
 
-_TYPES = {"f": TensorProto.FLOAT, "l": TensorProto.INT64, "b": TensorProto.BOOL}
-_OPERAND = re.compile(r"(\w+):([flbwv])\[([\d,]*)\]")
+_TYPES = {
+    "f": TensorProto.FLOAT, "h": TensorProto.FLOAT16, "d": TensorProto.DOUBLE, "i": TensorProto.INT32,
+    "l": TensorProto.INT64, "c": TensorProto.INT8, "u": TensorProto.UINT8, "b": TensorProto.BOOL,
+}  # fmt: skip
+_OPERAND = re.compile(rf"(\w+):([{''.join(_TYPES)}wv])\[([\d,]*)\]")
 
 
 def own() -> list[Setting]:
     """All settings of the list."""
-    return [_setting(line) for line in SETTINGS.split("\n") if line]
+    return [setting(line) for line in SETTINGS.split("\n") if line]
 
 
-def _setting(line: str) -> Setting:
+def setting(line: str) -> Setting:
+    """The setting of one line."""
     operator, *words = line.split()
     rng = np.random.default_rng(0)
     schema = onnx.defs.get_schema(operator, PINNED_OPSET)

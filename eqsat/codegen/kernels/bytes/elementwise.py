@@ -14,6 +14,7 @@ from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import OpKey
@@ -48,6 +49,8 @@ def generate(task: Task, isa: Isa) -> Kernel:
     """Loops over the other axes, and vectors along one."""
     task = flattened(task)
     x, y = task.view(0), task.output
+    if not task.epilogue.steps and (moved := copied(x, y, isa)) is not None:
+        return moved
     others = [x.strides, *(o.strides for o in task.epilogue.operands if isinstance(o, View))]
     axis = _vector_axis(y, others)
     epilogue = ByteEpilogue(task.epilogue, y.shape, axis, isa, 0)

@@ -14,8 +14,10 @@ import numpy as np
 from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
+from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
 from eqsat.codegen.program import IDENTITY, Node, Tensor
 from eqsat.schema.size_questions import magnitude
@@ -82,7 +84,14 @@ def flattened(task: Task) -> Task:
     return replace(task, inputs=(flat[0],), outputs=(out,), epilogue=replace(task.epilogue, operands=tuple(flat[1:])))
 
 
-@loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants)
+def _copied(task: Task, isa: Isa) -> Kernel | None:
+    if task.epilogue.steps or not isinstance(task.inputs[0], View):
+        return None
+    flat = flattened(task)
+    return copied(flat.view(0), flat.output, isa) if flat.output.rank else None
+
+
+@loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants, faster=_copied)
 def elementwise(task: Task) -> Kernel:
     """Load, compute, store."""
     writer = LoopWriter(flattened(task))

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.loop_writer import is_scalar_epilogue
@@ -67,6 +68,7 @@ def loops(
     accepts: Callable[[Task], bool] = always,
     wants: Callable[[Task], Wants] | None = None,
     epilogue: bool = True,
+    faster: Callable[[Task, Isa], Kernel | None] | None = None,
 ) -> Callable[[Callable[[Task], Kernel]], Callable[[Task], Kernel]]:
     """Register the decorated generator as the loops of operators.
 
@@ -77,6 +79,7 @@ def loops(
         accepts: Whether it can do a task whose element types and epilogue C can write.
         wants: Its wants for the views.
         epilogue: Whether elementwise steps may follow.
+        faster: Makes a kernel of vectors for some tasks, None for others.
     """
 
     def takes(task: Task) -> bool:
@@ -85,10 +88,11 @@ def loops(
         return is_scalar_epilogue(task.epilogue) and accepts(task)
 
     def add(generate: Callable[[Task], Kernel]) -> Callable[[Task], Kernel]:
-        def run(task: Task, isa: object) -> Kernel:
+        def run(task: Task, isa: Isa) -> Kernel:
             if all(v is None or v.elements == 0 for v in task.outputs):
                 return Kernel("", specialised=False)
-            return generate(task)
+            found = None if faster is None else faster(task, isa)
+            return generate(task) if found is None else found
 
         keys = tuple(OpKey(domain, operator) for operator in operators)
         register(Family(name, keys, takes, run, wants or (lambda task: Wants())))

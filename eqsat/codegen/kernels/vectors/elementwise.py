@@ -17,15 +17,12 @@ from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.transposing_chain import COLUMNS, ROWS, Crossing, crossing, in_tiles, place
-from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
-
-_LINE, _WAY = 16, 512
-"""Elements of a line of the cache, and of what holds half of the lines that differ in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,47 +53,11 @@ def _moves(loops: list[Loop], strides: Shape) -> str:
     return "".join(f" + {loop.name} * {s}" for loop, s in zip(loops, strides, strict=False) if s)
 
 
-def _copy(x: View, y: View, isa: Isa) -> str | None:
-    """A copy that transposes two axes; None where the innermost axis is the same or neither is contiguous."""
-    inner = y.rank - 1
-    if y.strides[inner] != 1 or x.strides[inner] in (0, 1):
-        return None
-    outer = next((a for a in range(inner) if x.strides[a] == 1), None)
-    if outer is None:
-        return None
-    axes = [a for a in range(inner) if a != outer]
-    loops = [Loop(f"n{a}", y.shape[a]) for a in axes]
-    return render(
-        "vectors/transposing_copy.c.jinja",
-        loops=loops,
-        source=_moves(loops, tuple(x.strides[a] for a in axes)),
-        target=_moves(loops, tuple(y.strides[a] for a in axes)),
-        inner=y.shape[inner],
-        outer=y.shape[outer],
-        from_i=x.strides[inner],
-        to_j=y.strides[outer],
-        lanes=isa.lanes(),
-        block=_block(x.strides[inner], y.strides[outer]),
-    )
-
-
-def _block(from_i: int, to_j: int) -> tuple[int, int]:
-    """Rows and columns of a block of a copy that transposes: few lines of that side on which they are so far apart that
-    they displace each other.
-    """
-    if is_free(from_i) or is_free(to_j) or from_i % _WAY == to_j % _WAY == 0:
-        return _LINE, _LINE
-    return (_LINE, 4 * _LINE) if to_j % _WAY == 0 else (4 * _LINE, _LINE)
-
-
 def _generate(task: Task, isa: Isa) -> Kernel:
     task = flattened(task)
     x, y, lanes = task.view(0), task.output, isa.lanes()
-    if not task.epilogue.steps:
-        text = _copy(x, y, isa)
-        if text is not None:
-            body, helpers = finish(text, isa)
-            return Kernel(body, helpers=helpers)
+    if not task.epilogue.steps and x.strides[-1] != 1 and (found := copied(x, y, isa)) is not None:
+        return found
     inner = y.rank - 1
     epilogue = VectorEpilogue(task.epilogue, y.shape, inner, isa)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}

@@ -1,0 +1,65 @@
+"""Copies of all element types in C, on every instruction set and with threads, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.codegen import sharing
+from eqsat.codegen.isa import AVX2, AVX512, PORTABLE, SCALAR, Isa
+from eqsat.codegen.runtime import CModel
+from eqsat.model.load import load
+from tests.codegen.kernels.kernel_cases import runnable
+
+UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+TYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "bool", "int16", "uint32", "int64")
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((33, 18), (1, 0)),
+    ((16, 16), (1, 0)),
+    ((100, 131), (1, 0)),
+    ((7, 3), (1, 0)),
+    ((2, 17, 35), (2, 0, 1)),
+    ((2, 17, 35), (0, 2, 1)),
+    ((3, 16, 4, 9), (0, 2, 3, 1)),
+    ((2, 5, 6, 70), (0, 3, 1, 2)),
+    ((2, 5, 6, 70), (2, 1, 3, 0)),
+    ((20, 3, 64), (1, 0, 2)),
+)
+
+
+def model(dtype: str) -> tuple[ir.Model, dict[str, np.ndarray], list[np.ndarray]]:
+    """Transpositions, and rows that are parts of wider ones; inputs, and what they give."""
+    rng, results, inputs, expected = np.random.default_rng(7), [], {}, []
+    kind = ir.DataType[{"bool": "BOOL", "float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())]
+    for number, (shape, perm) in enumerate(SHAPES):
+        name = f"x{number}"
+        x = eqsat.input(name, shape, dtype)
+        drawn = rng.integers(0, 2, shape) if dtype == "bool" else rng.uniform(0, 127, shape)
+        array = drawn.astype(kind.numpy())
+        inputs[name] = array
+        results += [op.Transpose(x, perm=list(perm)), op.Concat(x, x, axis=len(shape) - 1)]
+        expected += [array.transpose(perm), np.concatenate([array, array], -1)]
+    return eqsat.graph(results), inputs, expected
+
+
+@pytest.mark.parametrize(
+    "isas", [(AVX512, PORTABLE), (AVX2, PORTABLE), (PORTABLE,), (PORTABLE, SCALAR)], ids=lambda isas: isas[0].name
+)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values(dtype: str, isas: tuple[Isa, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    if not set(isas) - {SCALAR} <= set(runnable()):
+        pytest.skip("not on this machine")
+    for name in ("WORTH", "ENOUGH"):
+        monkeypatch.setattr(sharing, name, 0.0)
+    monkeypatch.setattr(sharing, "LEAST", 1e-15)
+    graph, inputs, expected = model(dtype)
+    scalar = ("-DMODEL_SCALAR",) if SCALAR in isas else ()
+    for threads in (1, 3):
+        compiled = CModel(load(graph), isas=isas, threads=threads, flags=(*UNDEFINED, *scalar))
+        for found, want in zip(compiled.run(inputs).values(), expected, strict=True):
+            assert found.shape == want.shape
+            assert found.dtype == want.dtype
+            assert found.tobytes() == want.tobytes()
