@@ -278,7 +278,7 @@ def with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def feeds_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs of a setting: normal numbers, and indices that the data have."""
+    """Inputs of a setting: normal numbers, indices that the data have, divisors other than zero."""
     rng = np.random.default_rng(seed)
     shapes = {t.name: tuple(t.dims) for t in model.graph.initializer}
     shapes |= {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in model.graph.input}
@@ -288,22 +288,27 @@ def feeds_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
             shape = shapes[node.input[0]]
             most[node.input[_INDEXED[node.op_type]]] = min(shape) if node.op_type.endswith("ND") else shape[axis]
-    return {
+    feeds = {
         v.name: _drawn(
             helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type), shapes[v.name], rng, most.get(v.name, 2)
         )
         for v in model.graph.input
     }
+    for node in model.graph.node:
+        by = node.input[1] if node.op_type in ("Div", "Mod") else ""
+        if by in feeds and feeds[by].dtype.kind in "iu":
+            feeds[by] = np.where(feeds[by] == 0, feeds[by].dtype.type(3), feeds[by])
+    return feeds
 
 
 def _drawn(dtype: Any, shape: Sequence[int], rng: np.random.Generator, most: int = 2) -> np.ndarray:
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     if dtype.kind in "iu":
         least, high = (-128, 128) if dtype == np.int8 else (0, 256) if dtype == np.uint8 else (0, max(most, 1))
-        return rng.integers(least, high, shape).astype(dtype)
-    return (rng.standard_normal(shape) * 0.1).astype(dtype)
+        return np.asarray(rng.integers(least, high, shape)).astype(dtype)
+    return np.asarray(rng.standard_normal(shape) * 0.1).astype(dtype)
 
 
 # ---- kept as files --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from benchmarks.operator_settings import Setting
 from benchmarks.own_settings import setting
 
 SETTINGS = """
-hd Hardmax x:T[64,1000] axis:-1
+h Hardmax x:T[64,1000] axis:-1
 f Hardmax x:T[16,77,64] axis:1
 hdilcub Transpose x:T[300,400] perm:1,0
 hiu Transpose x:T[1,64,56,56] perm:0,2,3,1
@@ -20,7 +20,7 @@ dil Add x:T[64,1000] y:T[64,1000]
 dil Mul x:T[64,1000] y:T[1000]
 dil Sub x:T[64,1000] y:T[64,1]
 hdilcu Div x:T[64,1000] y:T[64,1000]
-il Div x:T[64,1000] y:T[1]
+dil Div x:T[64,1000] y:T[1]
 il Mod x:T[64,1000] y:T[64,1000]
 cu Add x:T[64,1000] y:T[64,1000]
 hdilcu Max x:T[64,1000] y:T[64,1000]
@@ -28,8 +28,8 @@ hdilcu Min x:T[64,1000] y:T[1]
 hdilcu Clip x:T[64,1000] low:T[] high:T[]
 dil Abs x:T[64,1000]
 dil Neg x:T[64,1000]
-dil Relu x:T[64,1000]
-cu Relu x:T[64,1000]
+di Relu x:T[64,1000]
+c Relu x:T[64,1000]
 hdil Less x:T[64,1000] y:T[64,1000]
 dilb Equal x:T[64,1000] y:T[64,1000]
 b And x:T[64,1000] y:T[64,1000]
@@ -39,7 +39,7 @@ hdilu Where m:b[64,1000] x:T[64,1000] y:T[64,1000]
 hd Exp x:T[64,1000]
 hd Sigmoid x:T[64,1000]
 hd Tanh x:T[64,1000]
-hd Erf x:T[64,1000]
+h Erf x:T[64,1000]
 hd Sqrt x:T[64,1000]
 hd Log x:T[64,1000]
 hd Softmax x:T[64,1000] axis:-1
@@ -66,9 +66,8 @@ hdlu Slice x:T[64,1000] starts=0 ends=1000 axes=1 steps=2
 hdlu Tile x:T[64,100] repeats=2,3
 hdlub Expand x:T[64,1,50] shape=64,20,50
 fhdl TopK x:T[64,1000] k=50 axis:-1 out=2
-hd Resize x:T[1,16,28,28] _ scales=1,1,2,2 mode:linear
+h Resize x:T[1,16,28,28] _ scales=1,1,2,2 mode:linear
 cu Resize x:T[1,16,28,28] _ scales=1,1,2,2 mode:nearest
-d Conv x:T[1,16,28,28] w:T[32,16,3,3] pads:1,1,1,1
 h Conv x:T[1,16,28,28] w:T[32,16,3,3] pads:1,1,1,1
 f Conv x:T[1,64,28,28] w:T[64,64,1,1]
 f Conv x:T[1,64,28,28] w:T[64,64,3,3] pads:1,1,1,1
@@ -87,8 +86,8 @@ fdilcu Cast x:T[64,1000] to:10
 fhil Cast x:T[64,1000] to:7
 fhdl Cast x:T[64,1000] to:3
 fhl Cast x:T[64,1000] to:9
-dl OneHot i:l[64,50] depth=100 values:T[2]
-fdl NonZero x:T[64,1000]
+fl OneHot i:l[64,50] depth=100 values:T[2]
+fl NonZero x:T[64,1000]
 hdl Trilu x:T[256,256]
 u BitShift x:T[64,1000] y:T[64,1000] direction:LEFT
 il BitwiseAnd x:T[64,1000] y:T[64,1000]
@@ -96,16 +95,15 @@ fhd Sign x:T[64,1000]
 fhd Floor x:T[64,1000]
 fhd Round x:T[64,1000]
 fd Pow x:T[64,1000] y:T[1]
-hd Gelu x:T[64,1000]
+h Gelu x:T[64,1000]
 hd IsNaN x:T[64,1000]
-hd PRelu x:T[64,1000] y:T[1000]
+h PRelu x:T[64,1000] y:T[1000]
 f EyeLike x:T[300,300]
-fd Det x:T[100,8,8]
+f Det x:T[100,8,8]
 f ReverseSequence x:T[100,8,64] n:l[8]
 f Unique x:T[10000] out=4
 f LRN x:T[1,64,28,28] size:5
 f DFT x:T[1,1000,1]
-f RoiAlign x:T[1,16,32,32] r:T[20,4] i:l[20]
 """
 """The types first: float32 (``f``), float16 (``h``), float64 (``d``), int32 (``i``), int64 (``l``), int8 (``c``), uint8
 (``u``), bool (``b``). ``T`` stands for them."""

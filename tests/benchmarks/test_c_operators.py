@@ -13,6 +13,7 @@ from benchmarks import c_operators
 from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_models, with_weights
 from benchmarks.own_settings import own
 from benchmarks.peer import session
+from benchmarks.typed_settings import typed
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.targets.find_targets import load_host
@@ -85,7 +86,7 @@ def test_kept_settings_are_the_same(tmp_path: Path):
 
 
 def test_own_settings_are_models():
-    settings = own()
+    settings = [*own(), *typed()]
     assert len({s.what for s in settings}) > 50
     for setting in settings:
         loaded = load(setting.model)
@@ -98,7 +99,7 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert c_operators.main([*arguments, "--json", str(path)]) == 0
     rows = json.loads(path.read_text("utf-8"))["rows"]
     assert {r["what"] for r in rows} == {"Softmax", "CumSum"}
-    assert all(r["C"] > 0 and r["ORT"] > 0 and r["difference"] < 1e-5 for r in rows)
+    assert all(r["C"] > 0 and r["ORT"] > 0 and r["difference"] < 1e-3 for r in rows)  # float16 is among them
     shown = capsys.readouterr().out
     assert "geometric mean" in shown
     assert "softmax of rows" in shown
