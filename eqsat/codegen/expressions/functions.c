@@ -62,8 +62,11 @@ static inline int8_t double_to_i4(double v) {
     return (int8_t)((double_to_i32(v) & 15) ^ 8) - 8;
 }
 
+/* Of integers of 32 bits, the quotient in double is on the right side of each integer; there are vectors of double. */
 static inline int32_t divide_i32(int32_t a, int32_t b) {
-    return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : a / b;
+    const double divisor = b == 0 || b == -1 ? 1.0 : (double)b;
+    const int32_t q = (int32_t)((double)a / divisor);
+    return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : q;
 }
 
 static inline int64_t divide_i64(int64_t a, int64_t b) {

@@ -185,8 +185,11 @@ def max_unpool(task: Task) -> Kernel:
         *x.shape[:2],
         *((x.shape[2 + a] - 1) * strides[a] + kernel_shape[a] - pads[a] - pads[a + rank] for a in range(rank)),
     ]
+    y = task.output
+    together = y.shape == tuple(natural) and y.strides == dense_strides(y.shape)
     return template.fill(
         "loops/unpool.c.jinja",
+        flat=template.y[0].dense((math.prod(natural),)) if together and template.y[0] is not None else None,
         natural=natural,
         total=math.prod(natural),
         steps=dense_strides(tuple(natural)),

@@ -17,6 +17,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.schema.dimension import as_divisor
+from eqsat.schema.size_questions import is_free
 
 _DOUBLE = ir.DataType.DOUBLE
 
@@ -68,6 +69,8 @@ _TRUTH = {
 }
 REDUCED = tuple(_REAL)
 """The reductions that there are."""
+_TOTALS = 32
+"""Accumulators of a sum of adjacent floats."""
 _CONVERTED = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 """Of integers these are computed in double and converted at the end."""
 
@@ -86,6 +89,11 @@ def reduced_axes(task: Task) -> tuple[int, ...] | None:
 def accumulates(task: Task) -> bool:
     """Whether there is an accumulator for the element type."""
     return task.operator.name in _TRUTH if are(task, [ir.DataType.BOOL], 0) else are(task, NUMBERS, 0)
+
+
+def _joint(name: str) -> str:
+    """The accumulator of two parts, of which the second is ``value``."""
+    return _REAL[name].step if name in ("ReduceMax", "ReduceMin", "ReduceProd") else "total + value"
 
 
 def _accepts(task: Task) -> bool:
@@ -123,7 +131,11 @@ def reduce(task: Task) -> Kernel:
     x, y = template.operand(0), template.result()
     axes = reduced_axes(task) or ()
     kept, reduced = axes_apart(x.shape, axes)
-    return accumulated(template, kept, reduced, joined(axes), place_in(axes, x.rank, y.rank))
+    along = next((a for a in axes if x.operand.strides[a] == 1 and x.shape[a] != 1), None)
+    far = along is not None and x.dtype in FLOATS and not is_free(x.shape[along]) and x.shape[along] >= 2 * _TOTALS
+    return accumulated(
+        template, kept, reduced, joined(axes), place_in(axes, x.rank, y.rank), innermost=along if far else None
+    )
 
 
 def accumulated(
@@ -132,6 +144,8 @@ def accumulated(
     reduced: Sequence[int],
     at: Callable[[Sequence[str], Sequence[str]], list[str]],
     place: Callable[[Sequence[str]], list[str]],
+    *,
+    innermost: int | None = None,
 ) -> Kernel:
     """The kernel of a reduction.
 
@@ -140,6 +154,7 @@ def accumulated(
         kept, reduced: Bounds of the loops over results, and over the elements of each.
         at: Index of an element from the indices of both.
         place: Index of a result.
+        innermost: Reduced axis of adjacent floats, of which compilers make vectors if there are several accumulators.
     """
     x, name = template.operand(0), template.task.operator.name
     real = x.dtype in FLOATS
@@ -173,6 +188,11 @@ def accumulated(
         c=c if real else "double",
         start=how.start.format(**values),
         step=how.step.format(**values),
+        joint=_joint(name).format(**values),
+        totals=_TOTALS,
+        innermost=innermost,
+        within=lambda j, text: [text if a == innermost else index for a, index in enumerate(j)],
+        outer=[1 if a == innermost else n for a, n in enumerate(reduced)],
         finish=finish,
         **extra,
     )

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Result, Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
+from eqsat.codegen.program import Node
+from eqsat.codegen.program import Tensor as Operand
 from eqsat.schema.size_questions import any_free
+from eqsat.schema.types import OpKey
 
 
 def lines(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -103,6 +110,23 @@ def softmax(task: Task) -> Kernel:
     suffix = "f" if x.c == "float" else ""
     kind = task.operator.name
     return template.fill("loops/scans.c.jinja", kind=kind, axis=axis, lines=lines(x.shape, axis), c=x.c, f=suffix)
+
+
+@spelled("Hardmax")
+def _hardmax(node: Node) -> list[Node] | None:
+    """The class of each line, then its vector, as both have kernels of their own."""
+    x, y = node.inputs[0], node.output
+    if not isinstance(x, Operand) or any_free(x.shape) or 0 in x.shape:
+        return None
+    axis = node.attributes["axis"] % len(x.shape)
+    lines = tuple(n for a, n in enumerate(x.shape) if a != axis)
+    place = Operand(f"{y.name}_place", ir.DataType.INT64, lines)
+    found = {"axis": axis, "keepdims": 0, "select_last_index": 0}
+    values = np.array([0, 1], y.dtype.numpy())
+    return [
+        Node(f"{node.name}_place", OpKey("", "ArgMax"), found, [x], [place], x.dtype),
+        Node(node.name, OpKey("", "OneHot"), {"axis": axis}, [place, np.array(x.shape[axis]), values], [y], y.dtype),
+    ]
 
 
 @loops("hardmax loops", "Hardmax", accepts=_real)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Loop
-from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, store
+from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -108,11 +108,12 @@ def row_kernel(
     weights: tuple[np.ndarray, ...],
     *,
     scratch: int = 0,
+    names: Mapping[int, str] | None = None,
     **values: object,
 ) -> Kernel:
     """A kernel over rows of so many elements along an axis, contiguous in input and output."""
     x, y = task.view(0), task.output
-    epilogue = VectorEpilogue(task.epilogue, y.shape, axis, isa, first_constant=len(weights))
+    epilogue = VectorEpilogue(task.epilogue, y.shape, axis, isa, first_constant=len(weights), names=names)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
     kept = [a for a in range(y.rank) if a != axis]
     loops = [Loop(f"n{a}", y.shape[a]) for a in kept]
@@ -120,9 +121,9 @@ def row_kernel(
         (name, "".join(f" + n{a} * {strides[a]}" for a in kept if strides[a])) for name, strides in made.items()
     ]
     lanes = isa.lanes()
-    names = tuple(f"w{i}" for i in range(len(weights)))
+    arrays = tuple(f"w{i}" for i in range(len(weights)))
     parts = [
-        Part(first, count, live, isa, names, epilogue)
+        Part(first, count, live, isa, arrays, epilogue)
         for first, count, live in ((0, columns // lanes, lanes), (columns // lanes * lanes, 1, columns % lanes))
         if count and live
     ]
@@ -146,12 +147,12 @@ def _accepts_normalization(task: Task) -> bool:
     if not is_float_row(task) or task.attributes.get("stash_type", 1) != 1:
         return False
     axis, given = _axis(task), task.inputs[1:]
-    if any(isinstance(v, View) or (v is not None and v.dtype != np.float32) for v in given):
+    types = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given if v is not None]
+    if any(t != _FLOAT for t in types) or any(v is not None and len(v.shape) > task.view(0).rank - axis for v in given):
         return False
-    if any(isinstance(v, np.ndarray) and v.ndim > task.view(0).rank - axis for v in given):
-        return False
-    # The epilogue's operands need not be contiguous over several axes.
-    return axis == task.view(0).rank - 1 or not task.epilogue.operands
+    # Operands of steps need not be contiguous over several axes.
+    computed = any(isinstance(v, View) for v in given)
+    return axis == task.view(0).rank - 1 or not (computed or task.epilogue.operands)
 
 
 def _normalization_wants(task: Task) -> Wants:
@@ -162,9 +163,12 @@ def _normalization(task: Task, isa: Isa) -> Kernel:
     x, axis = task.view(0), _axis(task)
     shape = x.shape[axis:]
     columns = math.prod(shape)
-    given = [v for v in task.inputs[1:] if isinstance(v, np.ndarray)]
+    scale, bias = [*task.inputs[1:], None, None][:2]
+    fixed = [v for v in (scale, bias) if isinstance(v, np.ndarray)]
+    if len(fixed) != len([v for v in (scale, bias) if v is not None]):
+        return _normalization_of_computed(task, isa, [("Mul", scale, "x1"), ("Add", bias, "x2")])
     weights = tuple(
-        np.append(np.broadcast_to(v, shape).astype(np.float32).ravel(), np.zeros(SLACK, np.float32)) for v in given
+        np.append(np.broadcast_to(v, shape).astype(np.float32).ravel(), np.zeros(SLACK, np.float32)) for v in fixed
     )
     merged = x
     if len(shape) > 1:
@@ -177,8 +181,33 @@ def _normalization(task: Task, isa: Isa) -> Kernel:
         isa,
         weights,
         centered=task.operator.name == "LayerNormalization",
-        biased=len(given) > 1,
+        scaled=True,
+        biased=len(fixed) > 1,
         share=c_types.literal(1.0 / columns, _FLOAT),
+        epsilon=c_types.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
+    )
+
+
+def _normalization_of_computed(
+    task: Task, isa: Isa, given: Sequence[tuple[str, View | np.ndarray | None, str]]
+) -> Kernel:
+    """Scale and bias as the first steps of the epilogue, at least one of them a tensor."""
+    own, shape = len(task.epilogue.operands), task.output.shape
+    present = [(name, v, pointer) for name, v, pointer in given if v is not None]
+    steps = [(name, v.broadcast(shape) if isinstance(v, View) else v) for name, v, _ in present]
+    names = {own + k: pointer for k, (_, v, pointer) in enumerate(present) if isinstance(v, View)}
+    return row_kernel(
+        "vectors/layer_normalization.c.jinja",
+        replace(task, epilogue=preceded(task.epilogue, steps)),
+        shape[-1],
+        len(shape) - 1,
+        isa,
+        (),
+        names=names,
+        centered=task.operator.name == "LayerNormalization",
+        scaled=False,
+        biased=False,
+        share=c_types.literal(1.0 / shape[-1], _FLOAT),
         epsilon=c_types.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from eqsat.codegen.kernels.loops.reductions import REDUCED
 from eqsat.ops.schemas import defaults
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.loops import harness
@@ -39,15 +40,18 @@ def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return a.ravel().copy(), b.ravel().copy()
 
 
-def check_elementwise(
-    draws: list[tuple[str, dict[str, Any], list[np.ndarray]]], units: float = UNITS, signs: bool = False
+def check(
+    draws: list[tuple[str, dict[str, Any], list[np.ndarray]]],
+    units: float = UNITS,
+    signs: bool = False,
+    constant: Sequence[int] = (),
 ) -> None:
     cases, wanted = [], []
     for number, (name, attributes, inputs) in enumerate(draws):
         op = OpKey("", name)
         full = {**defaults(op), **canonical(attributes)}
         (result,) = numpy_result(op, full, inputs)
-        made = harness.case(f"case{number}", op, full, inputs, [(result.shape, result.dtype)])
+        made = harness.case(f"case{number}", op, full, inputs, [(result.shape, result.dtype)], constant=constant)
         assert made is not None, (name, attributes)
         cases.append(made)
         wanted.append(result)
@@ -70,7 +74,17 @@ def test_integers_wrap_and_divide_as_the_executors():
         else:
             shifts = b % dtype(80)
             draws += [("BitShift", {"direction": d}, [a, shifts]) for d in ("LEFT", "RIGHT")]
-    check_elementwise(draws)
+    check(draws)
+
+
+def test_quotients_of_near_multiples():
+    rng = np.random.default_rng(9)
+    b = (rng.integers(1, 2**31, 1 << 14) >> rng.integers(0, 31, 1 << 14)).clip(1) * rng.choice([-1, 1], 1 << 14)
+    multiple = b * rng.integers(-(2**31) // abs(b), 2**31 // abs(b))
+    draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = []
+    for a in (multiple - 1, multiple, multiple + 1):
+        draws.append(("Div", {}, [a.clip(-(2**31), 2**31 - 1).astype(np.int32), b.astype(np.int32)]))
+    check(draws)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -83,7 +97,7 @@ def test_exact_functions_of_edge_values(dtype: type):
     draws += [("Mod", {"fmod": 1}, [a, b]), ("Where", {}, [a > 0, a, b])]
     draws.append(("IsInf", {"detect_negative": 0}, [x]))
     # Of two zeros numpy's largest half is another than its largest float.
-    check_elementwise(draws, units=0, signs=dtype is not np.float16)
+    check(draws, units=0, signs=dtype is not np.float16)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -94,7 +108,7 @@ def test_remainders_of_near_multiples(dtype: type):
     multiple = (b * np.exp2(rng.uniform(0, 34, len(b))).round()).astype(dtype)
     draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = [("Mod", {"fmod": 1}, [multiple, b])]
     draws += [("Mod", {"fmod": 1}, [np.nextafter(multiple, dtype(to)), b]) for to in (np.inf, -np.inf)]
-    check_elementwise(draws, units=0)
+    check(draws, units=0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -107,7 +121,7 @@ def test_functions_of_edge_values(dtype: type):
     draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = [(name, {}, [x]) for name in names]
     draws.append(("Gelu", {"approximate": "tanh"}, [x]))
     draws += [("Pow", {}, [np.abs(x), np.array(e, dtype)]) for e in (0.5, 2.0, 3.0, -1.5)]
-    check_elementwise(draws)
+    check(draws)
 
 
 NARROW = [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
@@ -178,3 +192,17 @@ def test_every_integer_type_elsewhere():
     for (name, results), found in zip(wanted, harness.run(cases), strict=True):
         for a, b in zip(found, results, strict=True):
             np.testing.assert_array_equal(a, b, f"{name} of {b.dtype}")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reductions_of_long_rows(dtype: type):
+    rng = np.random.default_rng(10)
+    draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = []
+    for shape, axes in (((3, 200), (1,)), ((2, 5, 131), (0, 2)), ((4, 64), (0, 1)), ((5, 95), (1,))):
+        x = rng.uniform(0.5, 1.5, shape).astype(dtype)
+        special = np.where(rng.random(shape) < 0.01, rng.choice([np.nan, np.inf, -np.inf, -0.0], shape), x)
+        for name in REDUCED:
+            draws.append((name, {}, [x, np.array(axes)]))
+            if name in ("ReduceMax", "ReduceMin", "ReduceSum"):
+                draws.append((name, {}, [special.astype(dtype), np.array(axes)]))
+    check(draws, units=40, constant=[1])
