@@ -8,14 +8,30 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template, Tensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
-from eqsat.codegen.kernels.loops.products import accumulator_of, matrices, plain, product, stacked
+from eqsat.codegen.kernels.loops.products import (
+    accumulator_of,
+    matrices,
+    plain,
+    product,
+    product_of_doubles,
+    stacked,
+)
 
 
-@loops("matrix loops", "MatMul", accepts=lambda task: are(task, NUMBERS))
+def _matmul_of_doubles(task: Task, isa: Isa) -> Kernel | None:
+    template = Template(task)
+    left, right, y = matrices(template, 0, 1)
+    if y.value_dtype != ir.DataType.DOUBLE:
+        return None
+    return product_of_doubles(template, stacked(left, right, y), lambda b, m, n: "sums[n]", isa)
+
+
+@loops("matrix loops", "MatMul", accepts=lambda task: are(task, NUMBERS), faster=_matmul_of_doubles)
 def matmul(task: Task) -> Kernel:
     """Matrix product with numpy's broadcasting."""
     template = Template(task)
@@ -45,7 +61,8 @@ def _arranged(x: Tensor, transpose: bool, batch: bool) -> Tensor:
     return x.transpose(axes)
 
 
-def _gemm(task: Task, activation: str = "") -> Kernel:
+def _gemm(task: Task, activation: str = "", isa: Isa | None = None) -> Kernel | None:
+    """The kernel; with an instruction set that of doubles, None where there is none."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     attributes = task.attributes
@@ -71,16 +88,23 @@ def _gemm(task: Task, activation: str = "") -> Kernel:
             value = f"({value}) + ({term})" if dtype in FLOATS else f"({y.c})((uint64_t)({value}) + (uint64_t)({term}))"
         return activated(activation, value, attributes) if activation else value
 
+    if isa is not None:
+        return product_of_doubles(template, p, finish, isa) if dtype == ir.DataType.DOUBLE else None
     return product(template, p, accumulator_of(dtype), y.c, finish)
 
 
-@loops("matrix loops", "Gemm", accepts=lambda task: are(task, NUMBERS))
+@loops("matrix loops", "Gemm", accepts=lambda task: are(task, NUMBERS), faster=lambda task, isa: _gemm(task, isa=isa))
 def gemm(task: Task) -> Kernel:
     """``alpha * A' B' + beta * C``."""
-    return _gemm(task)
+    return _known(_gemm(task))
+
+
+def _known(kernel: Kernel | None) -> Kernel:
+    assert kernel is not None
+    return kernel
 
 
 @loops("matrix loops", "FusedGemm", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS) and can_activate(task))
 def fused_gemm(task: Task) -> Kernel:
     """Gemm, then an activation."""
-    return _gemm(task, str(task.attributes.get("activation") or ""))
+    return _known(_gemm(task, str(task.attributes.get("activation") or "")))

@@ -8,18 +8,22 @@ magnitudes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.isa_names import finish as finish_names
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.kernel_templates import Result, Template, Tensor
-from eqsat.schema.size_questions import is_free
+from eqsat.schema.size_questions import any_free, is_free
 
 WIDTH = 64
 """Columns whose sums are kept at a time."""
+_FEW_ROWS = 4
+"""Rows below which a panel of the right operand would be read too few times."""
 Finish = Callable[[Sequence[str], str, str], str]
 
 
@@ -120,6 +124,39 @@ def product(
         place=p.place,
         source=source,
     )
+
+
+def product_of_doubles(template: Template, p: Product, finish: Finish, isa: Isa) -> Kernel | None:
+    """The same for float64 in vectors; None where there are few rows, or free sizes.
+
+    Args:
+        template: The writer of the kernel.
+        p: The operands.
+        finish: Result from ``sums[n]``, for indices of batch, row and column.
+        isa: Instruction set.
+    """
+    m, k, n = p.sizes
+    if any_free((m, k, n)) or k == 0 or m < _FEW_ROWS:
+        return None
+    wide = max(isa.lanes() // 2, 1)
+    made = template.fill(
+        "loops/double_product.c.jinja",
+        scratch=8 * 2 * wide * k,
+        specialised=True,
+        contract=True,
+        batch=p.batch,
+        rows=m,
+        columns=n,
+        depth=k,
+        wide=wide,
+        block=8 if isa.registers >= 32 else 4,
+        left=lambda b, row, at: p.left.load(*b, row, at),
+        right=lambda b, at, column: p.right.load(*b, at, column),
+        finish=finish,
+        place=p.place,
+    )
+    body, helpers = finish_names(made.body, isa, "loops/doubles.h.jinja")
+    return replace(made, body=body, helpers=(*made.helpers, *helpers))
 
 
 def along_rows(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
