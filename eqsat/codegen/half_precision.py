@@ -29,6 +29,7 @@ from eqsat.schema.types import OpKey
 _FLOAT = ir.DataType.FLOAT
 _CAST = OpKey("", "Cast")
 _REINTERPRETS = OpKey("", "BitCast")
+_SCATTERS = frozenset({OpKey("", "ScatterND"), OpKey("", "ScatterElements")})
 _Copies = dict[tuple[Tensor, int | None], Tensor]
 
 
@@ -135,6 +136,8 @@ def _moves(node: Node) -> bool:
     if node.steps or (node.is_chain and node.output.order is not None):
         return False
     moves = node.is_chain or node.operator == RESHAPE or has(node.operator, Trait.MOVES)
+    if node.operator in _SCATTERS:
+        moves = node.attributes.get("reduction", "none") == "none"
     return moves and not has(node.operator, Trait.ROUNDS)
 
 

@@ -168,7 +168,10 @@ def test_weights_of_few_rows_stay_halves() -> None:
 
 def test_what_only_moves_stays_as_it_is() -> None:
     """An embedding keeps its table in half precision, and the caller's tensors are not converted to be moved."""
-    text = "(int64[7] i, T[4,6] x) => (T[7,33] y, T[6,4] z) {y = Gather(w, i) z = Transpose<perm=[1,0]>(x)} w[50,33]"
+    text = (
+        "(int64[7] i, T[4,6] x, int64[2,1] j, T[2,6] u) => (T[7,33] y, T[6,4] z, T[4,6] s) "
+        "{y = Gather(w, i) z = Transpose<perm=[1,0]>(x) s = ScatterND(x, j, u)} w[50,33]"
+    )
     model = load(parsed(text, "float16"))
     compiled = CModel(model)
     feeds = complete_inputs(model)
