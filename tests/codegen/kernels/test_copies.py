@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -63,3 +64,20 @@ def test_values(dtype: str, isas: tuple[Isa, ...], monkeypatch: pytest.MonkeyPat
             assert found.shape == want.shape
             assert found.dtype == want.dtype
             assert found.tobytes() == want.tobytes()
+
+
+def test_free_sizes() -> None:
+    """There may be less than one square of elements."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+        g (float16[n, m] x, uint8[k, m, n] z) => (float16[m, n] y, uint8[k, n, m] w)
+        { y = Transpose<perm=[1, 0]>(x) w = Transpose<perm=[0, 2, 1]>(z) }"""
+    compiled = CModel(
+        load(onnx.parser.parse_model(text)), dims={"n": (1, 50), "m": (1, 50), "k": (1, 3)}, flags=UNDEFINED
+    )
+    rng = np.random.default_rng(1)
+    for n, m, k in ((1, 1, 1), (7, 50, 2), (16, 16, 3), (33, 9, 1), (50, 41, 2)):
+        x = rng.standard_normal((n, m)).astype(np.float16)
+        z = rng.integers(0, 256, (k, m, n), dtype=np.uint8)
+        found = compiled.run({"x": x, "z": z})
+        np.testing.assert_array_equal(found["y"], x.T)
+        np.testing.assert_array_equal(found["w"], z.transpose(0, 2, 1))

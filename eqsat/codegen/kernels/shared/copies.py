@@ -39,6 +39,7 @@ def copied(x: View, y: View, isa: Isa) -> Kernel | None:
             target=_moves(loops, tuple(y.strides[a] for a in axes)),
             inner=y.shape[inner],
             outer=y.shape[outer],
+            free=is_free(y.shape[inner]) or is_free(y.shape[outer]),
             from_i=x.strides[inner],
             to_j=y.strides[outer],
             type=c_types.storage(y.dtype),
