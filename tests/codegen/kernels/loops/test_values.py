@@ -80,7 +80,8 @@ def test_integers_wrap_and_divide_as_the_executors():
 def test_quotients_of_near_multiples():
     rng = np.random.default_rng(9)
     b = (rng.integers(1, 2**31, 1 << 14) >> rng.integers(0, 31, 1 << 14)).clip(1) * rng.choice([-1, 1], 1 << 14)
-    multiple = b * rng.integers(-(2**31) // abs(b), 2**31 // abs(b))
+    most: Any = 2**31 // abs(b)
+    multiple = b * rng.integers(-most, most)
     draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = []
     for a in (multiple - 1, multiple, multiple + 1):
         draws.append(("Div", {}, [a.clip(-(2**31), 2**31 - 1).astype(np.int32), b.astype(np.int32)]))
