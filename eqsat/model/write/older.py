@@ -279,6 +279,11 @@ def _clipped(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version
     return version >= 12 or (version == 11 and known is not None and known.dtype == ir.DataType.FLOAT)
 
 
+def _padded(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
+    """The widths became an input in opset 11; circular padding came later."""
+    return version >= (19 if _complete(node).get("mode", "constant") == "wrap" else 11)
+
+
 def _aligned(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
     return version >= 16 or _complete(node).get("coordinate_transformation_mode") == "output_half_pixel"
 
@@ -307,7 +312,7 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
     "Dropout": _since(12),
     "GridSample": _sampled,
     "GroupNormalization": _since(21),
-    "Pad": _since(11),
+    "Pad": _padded,
     "Resize": _resize,
     "RoiAlign": _aligned,
     "Scan": _since(9),
