@@ -180,6 +180,39 @@ def test_an_infinite_number_is_replaced_in_the_choice(guard: str, tmp_path: Path
     assert "Equal" not in kinds
 
 
+@pytest.mark.parametrize("guard", ["of the softmax", "of the product"])
+def test_exact_programs_keep_a_guard_against_any_nan(guard: str) -> None:
+    """Masks are not the only origin of NaN, and programs of class `real` say nothing about the others."""
+    model = block("-inf", guard)
+    result = eqsat.optimize(model, dims=DIMS, numerics="exact")
+    feed = feeds("-inf", 2, 6)
+    feed["x"][0, 1] = np.nan
+    wanted = run(model.SerializeToString(), feed)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(result.run(feed)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("queries, keys", [(0, 4), (3, 0)])
+def test_attention_of_nothing(queries: int, keys: int, guard: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, {queries}, 8] q, float[1, 2, 8, {keys}] k, float[1, 2, {keys}, 8] v, bool[1, 1, 1, {keys}] m)
+        => (float[1, 2, {queries}, 8] w) {{
+        s = MatMul(q, k)  mask = Where(m, zero, infinite)  a = Add(s, mask)  p = Softmax<axis = 3>(a)
+        {GUARDS[guard]} }}""")
+    constants = {n: np.asarray(NUMBERS[n], np.float32) for n in ("zero", "infinite")}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in constants.items())
+    result = eqsat.optimize(model)
+    result.save(tmp_path / "out.onnx")
+    shapes = {"q": (1, 2, queries, 8), "k": (1, 2, 8, keys), "v": (1, 2, keys, 8)}
+    feed = {n: RNG.standard_normal(s).astype(np.float32) for n, s in shapes.items()} | {
+        "m": np.ones((1, 1, 1, keys), bool)
+    }
+    wanted = run(model.SerializeToString(), feed)
+    for found in (run((tmp_path / "out.onnx").read_bytes(), feed), result.run(feed)["w"]):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("mask", ["a constant bias before", *(mask for mask in MASKS if mask.startswith("a choice"))])
 @pytest.mark.parametrize("guard", GUARDS)
 def test_biases_and_choices_are_fused(mask: str, guard: str, tmp_path: Path) -> None:
