@@ -9,9 +9,10 @@ import math
 from typing import Any
 
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import Kernel, Task, dense_strides
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
+from eqsat.schema.size_questions import any_free
 
 
 def _window(task: Task, axes: int) -> dict[str, Any]:
@@ -62,6 +63,16 @@ def columns_to_image(task: Task) -> Kernel:
         padded = size + window["pads"][axis] + window["pads"][axis + len(image)]
         span = window["dilations"][axis] * (width - 1) + 1
         counts.append((padded - span) // window["strides"][axis] + 1)
+    values = {"image": image, "block": block, "taps": math.prod(block), "counts": counts, **window}
+    if any_free((*image, *counts)):
+        return template.fill("loops/columns_to_image.c.jinja", **values)
+    column = " + ".join(f"a{axis} * {step}" for axis, step in enumerate(dense_strides(tuple(counts))))
     return template.fill(
-        "loops/columns_to_image.c.jinja", image=image, block=block, taps=math.prod(block), counts=counts, **window
+        "loops/columns_by_taps.c.jinja",
+        scratch=8 * math.prod(image),
+        specialised=True,
+        places=math.prod(image),
+        image_steps=dense_strides(image),
+        column=column,
+        **values,
     )
