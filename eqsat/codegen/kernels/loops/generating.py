@@ -49,7 +49,15 @@ def trilu(task: Task) -> Kernel:
     """The upper or lower triangle of the last two axes."""
     template = Template(task)
     k = only(template.x[1])
-    return template.fill("loops/generate.c.jinja", kind="Trilu", k=k, upper=bool(task.attributes["upper"]))
+    # The bits of every type's zero are zero.
+    return template.fill(
+        "loops/generate.c.jinja",
+        specialised=True,
+        kind="Trilu",
+        k=k,
+        upper=bool(task.attributes["upper"]),
+        bits=not task.epilogue.steps,
+    )
 
 
 @loops("ranges", "Range", accepts=lambda task: are(task, NUMBERS) and task.attributes.get("stash_type", 1) == 1)
