@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.check import instance_data
 from eqsat.check.draw_state import Drawing
-from eqsat.check.instance import Drawn, Instance, Leaf, Step
+from eqsat.check.instance import Drawn, Instance, Leaf, LeftOperator
 from eqsat.check.instance_data import Mood
 from eqsat.check.pattern_node import PatternNode, Request
 from eqsat.check.sides_of_or import met
@@ -43,7 +43,7 @@ class _Twins:
     """What patterns that may be one node share."""
 
     results: list[Drawn]
-    step: Step
+    step: LeftOperator
 
 
 def draw(drawing: Drawing, chance: Chance, mood: Mood = "plain") -> Instance:
@@ -74,12 +74,12 @@ class Attempt:
     mood: Mood
     main: ir.DataType = ir.DataType.FLOAT
     leaves: dict[str, Leaf] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[LeftOperator] = field(default_factory=list)
     names: dict[str, Drawn] = field(default_factory=dict)
     env: dict[str, object] = field(default_factory=dict)
     made: dict[int, Drawn] = field(default_factory=dict)
     shared: dict[Any, _Twins] = field(default_factory=dict)
-    sites: dict[Match, Step] = field(default_factory=dict)
+    sites: dict[Match, LeftOperator] = field(default_factory=dict)
     sides: dict[int, bool] = field(default_factory=dict)
 
     def instance(self) -> Instance:
@@ -275,7 +275,7 @@ class Attempt:
                 raise Rejected(f"the type of {op} is not known")
             results.append(Drawn(name, known, constant))
         inputs = tuple(None if o is None else o.name for o in operands)
-        self.steps.append(Step(op, attrs, inputs, tuple(names), results[0].type))
+        self.steps.append(LeftOperator(op, attrs, inputs, tuple(names), results[0].type))
         self.sites[pattern] = self.steps[-1]
         self.shared[key] = _Twins(results, self.steps[-1])
         return results[pattern.output]

@@ -68,7 +68,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Step:
+class LeftOperator:
     """One operator of the left side; None stands for an absent operand."""
 
     op: OpKey
@@ -96,9 +96,9 @@ class Instance:
     rule: Rule
     clause: Clause
     leaves: tuple[Leaf, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[LeftOperator, ...]
     roots: tuple[str, ...]
-    sites: Mapping[Match, Step] = field(default_factory=dict)
+    sites: Mapping[Match, LeftOperator] = field(default_factory=dict)
     met: frozenset[str] = frozenset()
 
     def __str__(self) -> str:

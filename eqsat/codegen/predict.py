@@ -21,7 +21,7 @@ from eqsat.errors import OptimizationError
 from eqsat.model.macs import macs
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.rules.ast import Expr, Family, Target
+from eqsat.rules.ast import Expr, FamilyEntry, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -63,7 +63,7 @@ class Prediction:
         env: Names of the entry's expressions and their values.
     """
 
-    entry: Family | None
+    entry: FamilyEntry | None
     work: Work
     env: Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from eqsat.egraph.engine import TimeUp
 from eqsat.explain.explain import Explanation
-from eqsat.explain.origin import Origin, Step
+from eqsat.explain.origin import DerivationStep, Origin
 from eqsat.partition.place import CarriedOut
 
-_Made = tuple[tuple[str, ...], tuple[Step, ...]]
+_Made = tuple[tuple[str, ...], tuple[DerivationStep, ...]]
 """The nodes that a node was made from, and the rules that made it."""
 
 
@@ -33,7 +33,7 @@ def from_input(origins: Mapping[str, Origin], changes: Sequence[CarriedOut]) -> 
 
 def _through(origin: Origin, made: Mapping[str, _Made], renamed: Mapping[str, str]) -> Origin:
     sources: dict[str, None] = {}
-    steps: dict[Step, None] = {}
+    steps: dict[DerivationStep, None] = {}
     for source in origin.sources:
         before, rules = made.get(source, ((renamed.get(source, source),), ()))
         sources.update(dict.fromkeys(before))

@@ -12,7 +12,7 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.explain.derivations import Derivations, Match
 from eqsat.explain.match_terms import Terms
-from eqsat.explain.origin import Folded, Origin, Step
+from eqsat.explain.origin import DerivationStep, Folded, Origin
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.value_names import value_names
 from eqsat.rules.ast import Rule
@@ -78,7 +78,7 @@ class Explanation:
     def _index(self) -> Mapping[object, int]:
         return {key_of(node): n for n, node in enumerate(self.snapshot.nodes)}
 
-    def step(self, match: Match) -> Step:
+    def step(self, match: Match) -> DerivationStep:
         """The application of a rule."""
         assert match.clause is not None
         definition = match.clause.definition
@@ -86,11 +86,11 @@ class Explanation:
         name = definition.name if is_rule else f"{match.clause.target}.{definition.name}"
         numerics = str(definition.numerics) if is_rule else ""
         before, after = self.terms.before(match), self.terms.after(match)
-        return Step(name, short_place(definition.place), numerics, before, after)
+        return DerivationStep(name, short_place(definition.place), numerics, before, after)
 
-    def bare(self, rule: str) -> Step:
+    def bare(self, rule: str) -> DerivationStep:
         """The same where nothing else is known of it."""
-        return Step(rule, short_place(self._places.get(rule, "")), "", "", "")
+        return DerivationStep(rule, short_place(self._places.get(rule, "")), "", "", "")
 
 
 class _OfProgram(Explanation):
@@ -165,7 +165,7 @@ class _OfProgram(Explanation):
         constants = self._constants(enode, rules, names)
         return Origin(name, str(enode.op), tuple(sources), tuple(dict.fromkeys(steps)), constants)
 
-    def _steps(self, matches: Iterable[Match]) -> tuple[Step, ...]:
+    def _steps(self, matches: Iterable[Match]) -> tuple[DerivationStep, ...]:
         return tuple(dict.fromkeys(self.step(m) for m in matches if m.clause is not None))
 
     def _others(self, n: int, results: Sequence[int], known: Mapping[Match, None]) -> Iterable[Match]:
@@ -202,7 +202,7 @@ class _OfProgram(Explanation):
         steps = self._steps(matches) or tuple(self._to_constant(eclass) if self._moves(node) else ())
         return Origin(name, "Identity", tuple(sources), steps)
 
-    def _to_constant(self, eclass: int) -> Iterable[Step]:
+    def _to_constant(self, eclass: int) -> Iterable[DerivationStep]:
         """The rules that may have made a class a constant. Its e-nodes match no more, so that all are named."""
         ops = {self.snapshot.nodes[n].op for n in self.snapshot.classes[eclass]}
         if not self.snapshot.constant[eclass]:

@@ -23,7 +23,7 @@ _MOST = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DerivationStep:
     """A rule that was applied.
 
     Attributes:
@@ -65,7 +65,7 @@ class Origin:
     name: str
     op: str
     sources: tuple[str, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
     constants: tuple[Folded, ...] = ()
     body: str = ""
 
@@ -185,6 +185,6 @@ def _origin(rules: Sequence[Any], name: str, op: str, *rest: Any) -> Origin:
     )
 
 
-def _step(said: Sequence[str], before: object, after: object) -> Step:
+def _step(said: Sequence[str], before: object, after: object) -> DerivationStep:
     rule, place, numerics = map(str, said)
-    return Step(rule, place, numerics, str(before), str(after))
+    return DerivationStep(rule, place, numerics, str(before), str(after))

@@ -207,7 +207,7 @@ def _require_solver() -> None:
     except ImportError:
         raise RuleError(
             "the solver z3 is required to prove rules",
-            actual="it is not installed",
+            actual="an environment without it",
             hint="pip install 'eqsat[prove]'; `eqsat rules check` executes rules and does not need it",
         ) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from eqsat.explain.origin import Folded, Step
+from eqsat.explain.origin import DerivationStep, Folded
 from eqsat.targets.work import Work
 
 Kind = Literal["input", "output", "operator", "composite"]
@@ -38,7 +38,7 @@ class GraphNode:
     cost: float = 0.0
     work: Work | None = None
     operators: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
     constants: tuple[Folded, ...] = ()
 
     @property

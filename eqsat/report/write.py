@@ -24,7 +24,9 @@ def check_suffix(path: Path) -> None:
             "the name of a report that ends in .html, .json, .svg or .txt is required",
             place=str(path),
             actual=repr(path.suffix) if path.suffix else "no suffix",
-            hint=f"for example {str(path.with_suffix('.html'))!r}" if path.name else "",
+            hint=f"for example {str(path.with_suffix('.html') if path.name != '-' else 'report.html')!r}"
+            if path.name
+            else "",
         )
     require_folder(path.parent)
 

@@ -381,7 +381,7 @@ class Supports(Node):
     family: str = ""
 
 
-class Family(Node):
+class FamilyEntry(Node):
     """What kernels of some families of generated code cost; the expressions are over the kernel as a whole.
 
     Attributes:
@@ -421,7 +421,7 @@ class Target(Node):
     composites: tuple[Composite, ...]
     place: Place
     doc: str = ""
-    families: tuple[Family, ...] = ()
+    families: tuple[FamilyEntry, ...] = ()
     rules: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     region_call: str = ""

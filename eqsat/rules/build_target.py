@@ -51,7 +51,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     composites: list[ast.Composite] = []
     files: dict[str, list[str]] = {"rules": [], "prepare": []}
     region_call: str | None = None
-    families: list[ast.Family] = []
+    families: list[ast.FamilyEntry] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
     frames = iter(define(lets, frame, sources, local=False))
     for item in declaration.items:
@@ -160,7 +160,7 @@ def _rule_file(item: s.Text, sources: Sources) -> str:
     return os.path.normpath(found)
 
 
-def _check_families(declaration: s.Target, families: Sequence[ast.Family], sources: Sources) -> None:
+def _check_families(declaration: s.Target, families: Sequence[ast.FamilyEntry], sources: Sources) -> None:
     """Each ``by`` names a family that the target gives a cost for."""
     named = {name for family in families for name in family.names}
     for item in declaration.items:
@@ -299,12 +299,12 @@ def _supports(item: s.Entry, frame: Frame, sources: Sources) -> ast.Supports:
     return ast.Supports(ops, where, cost, item.place, parts, _named_family(item.clauses))
 
 
-def _family(item: s.Entry, frame: Frame, sources: Sources) -> ast.Family:
+def _family(item: s.Entry, frame: Frame, sources: Sources) -> ast.FamilyEntry:
     names = tuple(name for name, _ in _names(item.names, "family", sources))
     where, cost = _conditions_and_cost(item, (), Builder.over(frame, sources), FAMILY_SYMBOLS)
     if cost is None:
         raise sources.error(item.place, "a `family` must give its `cost`")
-    return ast.Family(names, where, cost, item.place)
+    return ast.FamilyEntry(names, where, cost, item.place)
 
 
 def _names(

@@ -29,7 +29,7 @@ _TYPE: _Kinds = (("type", "number"),)
 
 
 @dataclass(frozen=True)
-class Function:
+class Builtin:
     """One function.
 
     Attributes:
@@ -204,33 +204,33 @@ def _broadcast(*shapes: object) -> tuple[Any, ...]:
     return tuple(result)
 
 
-FUNCTIONS: dict[str, Function] = {
-    "const": Function(_const, (("tensor", "tensors", "node"),), "truth", most=None, doc="all are constant expressions"),
-    "len": Function(lambda x: len(items(x)), _LISTS, "number", doc="number of items"),
-    "range": Function(_range, (("number",),), "list", most=3, doc="whole numbers, as in Python"),
-    "min": Function(_extreme(min, smallest), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
-    "max": Function(_extreme(max, largest), _ITEMS, "number", most=None, doc="greatest"),
-    "sum": Function(lambda x: sum(_members((x,))), _COLLECTION, "number", doc="sum of a list"),
-    "prod": Function(_product, _COLLECTION, "number", doc="product of a list"),
-    "any": Function(_any, _COLLECTION, "truth", doc="whether one of a list is true"),
-    "all": Function(_all, _TRUTHS, "truth", doc="whether all of a list are true"),
-    "abs": Function(_elementwise(abs), _NUMERIC, None, doc="absolute value"),
-    "floor": Function(_elementwise(math.floor), _NUMERIC, None, doc="rounded down"),
-    "ceil": Function(_elementwise(math.ceil), _NUMERIC, None, doc="rounded up"),
-    "round": Function(_elementwise(round), _NUMERIC, None, doc="rounded to nearest, halves to even"),
-    "sqrt": Function(_elementwise(math.sqrt), _NUMERIC, None, doc="square root"),
-    "exp": Function(_elementwise(math.exp), _NUMERIC, None, doc="exponential"),
-    "log": Function(_elementwise(math.log), _NUMERIC, None, doc="natural logarithm"),
-    "log2": Function(_elementwise(math.log2), _NUMERIC, None, doc="binary logarithm"),
-    "sorted": Function(_sorted, _COLLECTION, "list", doc="in ascending order"),
-    "reversed": Function(lambda x: tuple(items(x)[::-1]), _COLLECTION, "list", doc="backwards"),
-    "index": Function(_index, (*_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
-    "letters": Function(_letters, (("text",),), "list", doc="the characters of a string"),
-    "flat": Function(_flat, _COLLECTION, "list", doc="all elements, the last dimension fastest"),
-    "zip": Function(_zip, _LISTS, "list", most=None, doc="lists of corresponding items"),
-    "lowest": Function(_limit(0), _TYPE, "number", doc="least finite value of an element type"),
-    "highest": Function(_limit(1), _TYPE, "number", doc="greatest finite value of an element type"),
-    "bits": Function(lambda x: bits(_dtype(x)), _TYPE, "number", doc="bits of an element type; a string is a pointer"),
-    "element_type": Function(_dtype, _TYPE, "type", doc="the type that Cast's `to` names"),
-    "broadcast": Function(_broadcast, _COLLECTION, "list", most=None, doc="shape that shapes broadcast to"),
+FUNCTIONS: dict[str, Builtin] = {
+    "const": Builtin(_const, (("tensor", "tensors", "node"),), "truth", most=None, doc="all are constant expressions"),
+    "len": Builtin(lambda x: len(items(x)), _LISTS, "number", doc="number of items"),
+    "range": Builtin(_range, (("number",),), "list", most=3, doc="whole numbers, as in Python"),
+    "min": Builtin(_extreme(min, smallest), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
+    "max": Builtin(_extreme(max, largest), _ITEMS, "number", most=None, doc="greatest"),
+    "sum": Builtin(lambda x: sum(_members((x,))), _COLLECTION, "number", doc="sum of a list"),
+    "prod": Builtin(_product, _COLLECTION, "number", doc="product of a list"),
+    "any": Builtin(_any, _COLLECTION, "truth", doc="whether one of a list is true"),
+    "all": Builtin(_all, _TRUTHS, "truth", doc="whether all of a list are true"),
+    "abs": Builtin(_elementwise(abs), _NUMERIC, None, doc="absolute value"),
+    "floor": Builtin(_elementwise(math.floor), _NUMERIC, None, doc="rounded down"),
+    "ceil": Builtin(_elementwise(math.ceil), _NUMERIC, None, doc="rounded up"),
+    "round": Builtin(_elementwise(round), _NUMERIC, None, doc="rounded to nearest, halves to even"),
+    "sqrt": Builtin(_elementwise(math.sqrt), _NUMERIC, None, doc="square root"),
+    "exp": Builtin(_elementwise(math.exp), _NUMERIC, None, doc="exponential"),
+    "log": Builtin(_elementwise(math.log), _NUMERIC, None, doc="natural logarithm"),
+    "log2": Builtin(_elementwise(math.log2), _NUMERIC, None, doc="binary logarithm"),
+    "sorted": Builtin(_sorted, _COLLECTION, "list", doc="in ascending order"),
+    "reversed": Builtin(lambda x: tuple(items(x)[::-1]), _COLLECTION, "list", doc="backwards"),
+    "index": Builtin(_index, (*_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
+    "letters": Builtin(_letters, (("text",),), "list", doc="the characters of a string"),
+    "flat": Builtin(_flat, _COLLECTION, "list", doc="all elements, the last dimension fastest"),
+    "zip": Builtin(_zip, _LISTS, "list", most=None, doc="lists of corresponding items"),
+    "lowest": Builtin(_limit(0), _TYPE, "number", doc="least finite value of an element type"),
+    "highest": Builtin(_limit(1), _TYPE, "number", doc="greatest finite value of an element type"),
+    "bits": Builtin(lambda x: bits(_dtype(x)), _TYPE, "number", doc="bits of an element type; a string is a pointer"),
+    "element_type": Builtin(_dtype, _TYPE, "type", doc="the type that Cast's `to` names"),
+    "broadcast": Builtin(_broadcast, _COLLECTION, "list", most=None, doc="shape that shapes broadcast to"),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eqsat.rules.ast import Family, Target
+from eqsat.rules.ast import FamilyEntry, Target
 from eqsat.rules.evaluation import holds
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.types import TensorType
@@ -35,7 +35,7 @@ class Work:
     scattered: float = 0
 
 
-def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family | None:
+def family_entry(target: Target, name: str, env: Mapping[str, object]) -> FamilyEntry | None:
     """The first entry for a family whose conditions hold, None if there is none.
 
     Args:

@@ -123,6 +123,7 @@ def test_rules_are_added_or_replace_the_shipped_ones(capsys: Capture) -> None:
         (["net.onnx", "--dim", "N=3", "-r", "missing.rules"], "missing.rules"),
         (["net.onnx", "--dim", "N=3", "-o", "no/such/folder/out.onnx"], "no such directory"),
         (["net.onnx", "--dim", "N=3", "--report", "report.pdf"], ".html, .json, .svg or .txt"),
+        (["net.onnx", "--dim", "N=3", "--report", "-"], "for example 'report.html'"),
         (
             ["net.onnx", "--dim", "N=3", "--report", "no/folder/r.html"],
             "error: no/folder: a directory to write to is required",

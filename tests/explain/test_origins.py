@@ -14,10 +14,10 @@ from eqsat import op
 from eqsat.api import load
 from eqsat.cli import main
 from eqsat.errors import ModelError
-from eqsat.explain.origin import ORIGINS, Folded, Origin, Origins, Step, find, pack, unpack
+from eqsat.explain.origin import ORIGINS, DerivationStep, Folded, Origin, Origins, find, pack, unpack
 from eqsat.explain.saved_origins import read_origins
 
-STEP = Step("r", "a.rules:1", "exact", "Relu(Relu(x))", "Relu(x)")
+STEP = DerivationStep("r", "a.rules:1", "exact", "Relu(Relu(x))", "Relu(x)")
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_packed_origins_are_read_back() -> None:
 
 def test_terms_are_left_out_where_they_are_too_long() -> None:
     (origin,) = unpack(pack(Origins([Origin("a", "Relu", ("b",), (STEP,))]), 10)).values()
-    assert origin.steps == (Step("r", "a.rules:1", "exact", "", ""),)
+    assert origin.steps == (DerivationStep("r", "a.rules:1", "exact", "", ""),)
 
 
 @pytest.mark.parametrize("text", ("", "abc", "§", pack(Origins(), 99)[:-4]))

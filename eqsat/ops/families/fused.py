@@ -17,7 +17,7 @@ from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.families.shaping import triangle
 from eqsat.ops.families.slicing import pad
 from eqsat.ops.families.unary import of_one
-from eqsat.ops.means import mean
+from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
 from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single

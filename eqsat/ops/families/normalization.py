@@ -11,7 +11,7 @@ from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.magnitude import ORDINARY
-from eqsat.ops.means import mean
+from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare

@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, layers, lengths
-from eqsat.ops.means import mean
+from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_parameters import need_max_unpool
 from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window

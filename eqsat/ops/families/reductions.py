@@ -14,7 +14,7 @@ from eqsat.ops.checks import attributes, movement
 from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
-from eqsat.ops.means import mean
+from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.normal import Axes
 from eqsat.ops.numpy_kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
