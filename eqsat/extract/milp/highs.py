@@ -105,6 +105,12 @@ class Rows:
         )
 
 
+LONG_LOOSE = 5
+"""Relaxations in which a row has not been tight, after which it may be taken out."""
+MOST_LOOSE = 0.1
+"""Of the rows; up to that they may stay, since taking some out takes time as well."""
+
+
 class Program:
     """Minimise ``cost @ x`` over rows and bounds; columns stay, rows may be added between two solves."""
 
@@ -131,13 +137,49 @@ class Program:
             self._highs.setOptionValue(option, setting)
         self._highs.passModel(lp)
         self._integral = False
+        # Per row the relaxations since it was last tight; -1 where it stays anyway.
+        self._loose = np.full(rows.count, -1)
+        self._value_then = -np.inf
 
-    def add(self, rows: Rows) -> None:
-        """Append rows."""
+    @property
+    def rows(self) -> int:
+        """Their number."""
+        return len(self._loose)
+
+    def add(self, rows: Rows, *, removable: bool = False) -> None:
+        """Append rows.
+
+        Args:
+            rows: The rows.
+            removable: Whether :meth:`drop_loose` may take them out again.
+        """
         if not rows.count:
             return
         starts, index, value, lower, upper = rows.arrays()
         self._highs.addRows(rows.count, lower, upper, len(index), starts[:-1], index, value)
+        self._loose = np.append(self._loose, np.full(rows.count, 0 if removable else -1))
+
+    def drop_loose(self, outcome: Outcome) -> None:
+        """Take out the removable rows that have been loose in many relaxations.
+
+        They do not bound the solution, and each pivot takes longer for them. Whoever finds violated rows finds them
+        again if a later solution violates them. The value has to have grown since rows were last taken out, so that
+        the same rows cannot come and go for ever.
+
+        Args:
+            outcome: Of the last relaxation.
+        """
+        answer, basic = self._highs.getBasicVariables()
+        if answer != highspy.HighsStatus.kOk:
+            return
+        is_loose = np.zeros(len(self._loose), dtype=bool)
+        is_loose[-1 - basic[basic < 0]] = True
+        self._loose = np.where(self._loose < 0, -1, np.where(is_loose, self._loose + 1, 0))
+        old = np.flatnonzero(self._loose >= LONG_LOOSE)
+        if len(old) > MOST_LOOSE * len(self._loose) and outcome.value > self._value_then + 1e-9 * abs(outcome.value):
+            self._value_then = outcome.value
+            self._highs.deleteRows(len(old), old.astype(np.int32))
+            self._loose = np.delete(self._loose, old)
 
     def bound_columns(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
         """Replace the bounds of some columns."""

@@ -11,6 +11,7 @@ of one factor say that this is too little.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,6 +28,8 @@ SINK = -1
 Choose = Callable[[list[int]], int]
 Network = dict[int, dict[int, float]]
 """How much may still flow, by where it comes from and where it goes."""
+Used = list[list[tuple[float, list[int]]]]
+"""Per fact the options that a point uses: by how much, and the inputs that are not always there."""
 
 
 def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
@@ -47,19 +50,27 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
         min,
         max,
     ]
+    used: Used = [
+        [
+            (weight, [r for r in option.reads if not graph.always[r]])
+            for option, weight in zip(fact.options, own, strict=True)
+            if weight > PRESENT
+        ]
+        for fact, own in zip(graph.facts, weights, strict=True)
+    ]
     for number, fact in enumerate(graph.facts):
-        used = sum(weight > PRESENT for weight in weights[number])
-        if activity[number] <= LEAST_VIOLATION or used < 2:
+        if activity[number] <= LEAST_VIOLATION or len(used[number]) < 2:
             continue
+        enough = activity[number] - LEAST_VIOLATION
         tried: set[tuple[int, ...]] = set()
         for choose in choices:
             if () in tried:
                 break  # There is nothing to choose.
-            room, chosen = _network(graph, number, activity, weights, choose)
+            room, chosen = _network(used, number, activity, choose)
             if chosen in tried:
                 continue
             tried.add(chosen)
-            reached = None if room is None else _source_side(room, number, activity[number] - LEAST_VIOLATION)
+            reached = None if room is None else _source_side(room, number, enough)
             if reached is None:
                 continue
             left = [
@@ -68,7 +79,7 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
                 for o, option in enumerate(graph.facts[f].options)
                 if not any(other in reached for other in option.reads)
             ]
-            if len(left) > WIDEST or sum(weights[f][o] for f, o in left) > activity[number] - LEAST_VIOLATION:
+            if len(left) > WIDEST or sum(weights[f][o] for f, o in left) > enough:
                 continue
             columns = sorted(column for f, o in left for column in graph.facts[f].options[o].columns)
             key = (number, *columns)
@@ -80,7 +91,7 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
 
 
 def _network(
-    graph: Facts, source: int, activity: Sequence[float], weights: Sequence[Sequence[float]], choose: Choose
+    used: Used, source: int, activity: Sequence[float], choose: Choose
 ) -> tuple[Network | None, tuple[int, ...]]:
     """What may flow from the source to the sink, or None if it is too much, and the inputs that were chosen.
 
@@ -93,12 +104,15 @@ def _network(
     todo = [source]
     while todo:
         fact = todo.pop()
-        for option, weight in zip(graph.facts[fact].options, weights[fact], strict=True):
-            if weight <= PRESENT:
-                continue
-            inner = [r for r in option.reads if r != source and not graph.always[r] and activity[r] < enough]
-            to = choose(inner) if inner else SINK
-            if len(inner) > 1:
+        from_here = room[fact]
+        for weight, reads in used[fact]:
+            inner = [r for r in reads if activity[r] < enough and r != source]
+            if not inner:
+                to = SINK
+            elif len(inner) == 1:
+                to = inner[0]
+            else:
+                to = choose(inner)
                 chosen.append(to)
             if to not in room:
                 if len(room) > LARGEST:
@@ -106,24 +120,52 @@ def _network(
                 room[to] = {}
                 if to != SINK:
                     todo.append(to)
-            room[fact][to] = room[fact].get(to, 0.0) + weight
+            from_here[to] = from_here.get(to, 0.0) + weight
             room[to].setdefault(fact, 0.0)
     return room, tuple(chosen)
 
 
 def _source_side(room: Network, source: int, enough: float) -> set[int] | None:
     """The facts on the source's side of a minimum cut, which uses up the room; None if enough flows."""
-    total = 0.0
+    total = _send_onwards(room, source, enough)
     while total < enough:
         path, reached = _augmenting(room, source)
         if not path:
             return reached
-        amount = min(room[a][b] for a, b in path)
-        for a, b in path:
-            room[a][b] -= amount
-            room[b][a] = room[b].get(a, 0.0) + amount
-        total += amount
+        total += _send(room, path)
     return None
+
+
+def _send(room: Network, path: list[tuple[int, int]]) -> float:
+    """Send along a path as much as there is room for."""
+    amount = min([room[a][b] for a, b in path])
+    for a, b in path:
+        room[a][b] -= amount
+        room[b][a] += amount
+    return amount
+
+
+def _send_onwards(room: Network, source: int, enough: float) -> float:
+    """Send along any path, never back, until none is left: mostly all that can flow, for a fraction of the time."""
+    ways = {fact: list(near) for fact, near in room.items()}
+    total = 0.0
+    while total < enough:
+        way = [source]
+        inside = {source}
+        while way[-1] != SINK:
+            near, left = ways[way[-1]], room[way[-1]]
+            while near and (left[near[-1]] <= PRESENT or near[-1] in inside):
+                near.pop()
+            if near:
+                way.append(near[-1])
+                inside.add(near[-1])
+            elif len(way) > 1:
+                inside.discard(way.pop())
+                ways[way[-1]].pop()
+            else:
+                return total
+        total += _send(room, list(pairwise(way)))
+    return total
 
 
 def _augmenting(room: Network, source: int) -> tuple[list[tuple[int, int]], set[int]]:

@@ -10,6 +10,7 @@ exactly and every bound is one of the true cost, so that a stop at any time leav
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqsat.extract.effort import Effort
+from eqsat.extract.fewer_targets import restricted, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.branch_and_cut import Tree
@@ -27,7 +29,7 @@ from eqsat.extract.milp.implication_rows import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.program_cost import cost_of, needed
+from eqsat.extract.program_cost import HOST, cost_of, needed, program_cost
 from eqsat.extract.programs.greedy import greedy, guided
 from eqsat.extract.programs.neighbourhoods import improve, is_worthwhile
 from eqsat.extract.reduce.dominators import Dominators, least_cost
@@ -50,6 +52,10 @@ SLOW = 5000
 """Classes from which on the relaxation takes seconds, and a better program is looked for before."""
 ROUNDED = 10
 """Points of branch and cut from one near which a program is looked for to the next."""
+HOST_ALONE = 0.1
+"""Of the work, what may be spent on the programs without accelerators."""
+FIRST_ROUNDS = 10
+"""Of cutting planes, in which most problems close, before the programs without accelerators are searched."""
 LEAST_PROBE_GAIN = 0.02
 """Of what is missing to the cutoff, per round."""
 
@@ -119,9 +125,14 @@ class Search:
         )
         self._add(self.acyclicity.pair_rows())
         self._idle: set[int] = set()
+        # What the programs that the rows exclude cost at least.
+        self.left_out = np.inf
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
-        closed = self._cut_and_probe() or self._continue_apart()
+        closed = self._cut(FIRST_ROUNDS)
+        if not closed:
+            self._search_host_alone()
+            closed = self._cut_and_probe() or self._continue_apart()
         # The rows that count connected pieces are many, and most networks close without them.
         if not closed and self._add(self.joins.first_rows()):
             closed = self._cut_and_probe() or self._continue_apart()
@@ -132,20 +143,48 @@ class Search:
             self.seconds["branch"] = time.perf_counter() - clock
         return closed
 
+    def _raise_bound(self, step: str, bound: float) -> None:
+        """Take a bound of the programs that have not been left out."""
+        self.best.raise_bound(step, min(bound, self.left_out))
+
     def _improve(self, share: float) -> None:
         """Look for a better program in neighbourhoods of the known one."""
         improve(self.problem, self.best, self.effort.share(share), self.seed, self._solve_neighbourhood)
 
     def _solve_neighbourhood(self, problem: Problem, cutoff: float, effort: Effort) -> dict[int, Choice] | None:
         """The best program of a small problem that could be found; None if none costs less than a cutoff."""
+        return self._solve_smaller(problem, cutoff, effort.share(NEIGHBOURHOOD)).choices
+
+    def _solve_smaller(self, problem: Problem, cutoff: float, effort: Effort) -> Incumbent:
+        """The best program that could be found, if it costs less than a cutoff, and a bound, at most the cutoff."""
         reduced = reduce_problem(problem)
         if not reduced.feasible:
-            return None
+            return Incumbent(None, cutoff, cutoff)
         start = greedy(reduced.problem)
         cost = np.inf if start is None else cost_of(reduced.problem, start).total
         local = Incumbent(start, min(cost, cutoff))
-        Search(reduced.problem, local, effort.share(NEIGHBOURHOOD), self.gap, self.seed).run()
-        return reduced.expand(local.choices) if local.choices is not None and local.cost < cutoff else None
+        Search(reduced.problem, local, effort, self.gap, self.seed).run()
+        choices = None if local.choices is None or local.cost >= cutoff else reduced.expand(local.choices)
+        return Incumbent(choices, local.cost, local.bound)
+
+    def _search_host_alone(self) -> None:
+        """Search the programs without accelerators, and leave them out of the relaxation if none of them is better.
+
+        They are few, and where a launch hardly pays, the others cost a whole launch that the relaxation pays in part.
+        """
+        problem = self.problem
+        if len(problem.targets) == 1:
+            return
+        alone = self._solve_smaller(restricted(problem, (HOST,)), self.best.cost, self.effort.share(HOST_ALONE))
+        if alone.choices is not None:
+            choices = widened(alone.choices, (HOST,))
+            self.best.offer("host alone", choices, program_cost(problem, choices))
+        zones = self.launches.zones.all
+        if alone.cost - alone.bound <= self.gap * alone.cost and (problem.dispatch[1:] > 0).all() and zones:
+            self.left_out = alone.bound
+            launched = Rows()
+            launched.add([zone.column for zone in zones], np.ones(len(zones)), 1.0, np.inf)
+            self._add(launched)
 
     def _cut_and_probe(self) -> bool:
         closed = self._cut()
@@ -153,17 +192,19 @@ class Search:
             closed = self._cut()
         return closed
 
-    def _cut(self) -> bool:
-        """Cutting planes until the relaxation is a program, or they stop helping."""
+    def _cut(self, rounds: int = sys.maxsize) -> bool:
+        """Cutting planes until the relaxation is a program, or they stop helping, or for some rounds."""
         history: list[float] = []
         thorough = False
-        while not self.effort.is_over:
+        while rounds > 0 and not self.effort.is_over:
+            rounds -= 1
             outcome = self.program.relaxation(self.effort)
-            if outcome.x is None or outcome.status != "optimal":
-                return False
-            self.best.raise_bound("relaxation", outcome.bound / self.scale)
+            self._raise_bound("relaxation", outcome.bound / self.scale)
             if self.best.closed(self.gap):
                 return True
+            if outcome.x is None or outcome.status != "optimal":
+                return False
+            self.program.drop_loose(outcome)
             self.point = x = outcome.x
             count = self._violated(x, thorough)
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
@@ -202,7 +243,7 @@ class Search:
             return False
         reduced = reduce_problem(replace(self.problem, cost=np.where(useless, np.inf, self.problem.cost)))
         if not reduced.feasible:
-            self.best.raise_bound("parts", self.best.cost)
+            self._raise_bound("parts", self.best.cost)
             return self.best.closed(self.gap)
         local = Incumbent(None, self.best.cost)
         if not self.apart(reduced.problem, local, self.effort, self.gap, self.seed):
@@ -210,11 +251,11 @@ class Search:
         self.apart = None
         choices = {} if local.choices is None else reduced.expand(local.choices)
         self.best.offer("parts", choices, local.cost if local.choices is not None else np.inf)
-        self.best.raise_bound("parts", local.bound)
+        self._raise_bound("parts", local.bound)
         return self.best.closed(self.gap)
 
-    def _add(self, rows: Rows) -> int:
-        self.program.add(rows)
+    def _add(self, rows: Rows, *, removable: bool = False) -> int:
+        self.program.add(rows, removable=removable)
         return rows.count
 
     def _consider(self, step: str, x: np.ndarray) -> int:
@@ -297,13 +338,9 @@ class Search:
 
     def _violated(self, x: np.ndarray, thorough: bool) -> int:
         """Add the rows that a point violates, the first kinds found or all kinds; their number."""
-        count = sum(self._add(implications.rows(x, thorough)) for implications in self.implications)
-        return (
-            count
-            + self._add(self.launches.chain_rows(x))
-            + self._add(self.joins.rows(x))
-            + self._add(self.acyclicity.cycle_rows(x))
-        )
+        found = [implications.rows(x, thorough) for implications in self.implications]
+        found += [self.launches.chain_rows(x), self.joins.rows(x), self.acyclicity.cycle_rows(x)]
+        return sum(self._add(rows, removable=True) for rows in found)
 
     def _branch(self) -> bool:
         """Branch and cut: a tree of our own where launches need rows on the way, and HiGHS as long as it adds rows."""
@@ -315,9 +352,9 @@ class Search:
             outcome = self.program.integer(self.effort, self.gap / 2, self._start(), stop_at_better=hurried)
             if outcome.status == "infeasible":
                 # There is no better program than the incumbent, or no program.
-                self.best.raise_bound("branch", self.best.cost)
+                self._raise_bound("branch", self.best.cost)
                 return True
-            self.best.raise_bound("branch", outcome.bound / self.scale)
+            self._raise_bound("branch", outcome.bound / self.scale)
             known = self.best.cost
             rows = 0 if outcome.x is None else self._consider("branch", outcome.x)
             if self.best.closed(self.gap):
@@ -357,9 +394,9 @@ class Search:
             np.setdiff1d(others, counts),
             lambda: self.best.cost * (1 - 1e-9) * self.scale,
             cut,
-            lambda bound: self.best.raise_bound("branch", bound / self.scale),
+            lambda bound: self._raise_bound("branch", bound / self.scale),
         )
-        self.best.raise_bound("branch", tree.run() / self.scale)
+        self._raise_bound("branch", tree.run() / self.scale)
         return self.best.closed(self.gap)
 
     def _start(self) -> np.ndarray | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eqsat.extract.effort import Effort
-from eqsat.extract.milp.highs import Program, Rows
+from eqsat.extract.milp.highs import LONG_LOOSE, Program, Rows
 
 
 def triangle() -> Program:
@@ -64,3 +64,42 @@ def test_a_start_is_taken() -> None:
     program = triangle()
     outcome = program.integer(start=np.array([1.0, 1.0, 0.0]))
     assert outcome.value == pytest.approx(3.0)
+
+
+def test_rows_that_stay_loose_are_taken_out() -> None:
+    program = triangle()
+    loose = Rows()
+    for _ in range(20):
+        loose.add([0, 1, 2], [1.0, 1.0, 1.0], 0.5, np.inf)
+    kept = Rows()
+    kept.add([0, 1, 2], [1.0, 1.0, 1.0], 0.25, np.inf)
+    tight = Rows()
+    tight.add([0], [1.0], -np.inf, 0.25)
+    program.add(loose, removable=True)
+    program.add(kept)
+    program.add(tight, removable=True)
+    wanted = program.relaxation()
+    counts = []
+    for _ in range(2 * LONG_LOOSE):
+        program.drop_loose(program.relaxation())
+        counts.append(program.rows)
+    assert counts == [25] * (LONG_LOOSE - 1) + [5] * (LONG_LOOSE + 1)
+    assert program.relaxation().value == pytest.approx(wanted.value)
+    # Columns and rows are as they were, also for integers and for what comes after.
+    assert program.integer().value == pytest.approx(5.0)
+    again = Rows()
+    again.add([1], [1.0], 0.9, np.inf)
+    program.add(again, removable=True)
+    assert program.relaxation().value == pytest.approx(0.25 + 2 * 0.9 + 3 * 0.75)
+
+
+def test_rows_come_and_go_only_while_the_value_grows() -> None:
+    program = triangle()
+    for _ in range(3):
+        loose = Rows()
+        for _ in range(20):
+            loose.add([0, 1, 2], [1.0, 1.0, 1.0], 0.5, np.inf)
+        program.add(loose, removable=True)
+        for _ in range(LONG_LOOSE):
+            program.drop_loose(program.relaxation())
+    assert program.rows == 3 + 2 * 20
