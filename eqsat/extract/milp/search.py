@@ -129,10 +129,9 @@ class Search:
         self.left_out = np.inf
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
-        closed = self._cut(FIRST_ROUNDS)
-        if not closed:
+        if len(self.problem.targets) > 1 and not self._cut(FIRST_ROUNDS):
             self._search_host_alone()
-            closed = self._cut_and_probe() or self._continue_apart()
+        closed = self.best.closed(self.gap) or self._cut_and_probe() or self._continue_apart()
         # The rows that count connected pieces are many, and most networks close without them.
         if not closed and self._add(self.joins.first_rows()):
             closed = self._cut_and_probe() or self._continue_apart()
@@ -173,8 +172,6 @@ class Search:
         They are few, and where a launch hardly pays, the others cost a whole launch that the relaxation pays in part.
         """
         problem = self.problem
-        if len(problem.targets) == 1:
-            return
         alone = self._solve_smaller(restricted(problem, (HOST,)), self.best.cost, self.effort.share(HOST_ALONE))
         if alone.choices is not None:
             choices = widened(alone.choices, (HOST,))
@@ -204,7 +201,9 @@ class Search:
                 return True
             if outcome.x is None or outcome.status != "optimal":
                 return False
-            self.program.drop_loose(outcome)
+            if len(self.problem.targets) > 1:
+                # Elsewhere HiGHS branches, and would not find them again.
+                self.program.drop_loose(outcome)
             self.point = x = outcome.x
             count = self._violated(x, thorough)
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
