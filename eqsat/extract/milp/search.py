@@ -1,11 +1,12 @@
 """Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
 The relaxation is solved repeatedly with the rows that it violates (``implication_rows``, ``acyclic``, ``launches``,
-``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise
-zones and e-nodes that no program better than the incumbent can use are dropped. Where the rest falls into parts, they
-are searched one by one; else we branch (``branch_and_cut``, or HiGHS). A solution that turns out cyclic, or
-whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on the way is priced
-exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its gap.
+``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise the programs of
+the host alone are searched and left out, and zones and e-nodes that no program better than the incumbent can use are
+dropped. Where the rest falls into parts, they are searched one by one; else we branch (``branch_and_cut``, or HiGHS).
+A solution that turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on.
+Every program on the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a
+program and its gap.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ class Search:
             choices = widened(alone.choices, (HOST,))
             self.best.offer("host alone", choices, program_cost(problem, choices))
         zones = self.launches.zones.all
-        if alone.cost - alone.bound <= self.gap * alone.cost and (problem.dispatch[1:] > 0).all() and zones:
+        is_known = alone.cost - alone.bound <= self.gap * alone.cost < np.inf
+        if is_known and zones and (problem.dispatch[1:] > 0).all():
             self.left_out = alone.bound
             launched = Rows()
             launched.add([zone.column for zone in zones], np.ones(len(zones)), 1.0, np.inf)
