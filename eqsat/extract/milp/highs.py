@@ -169,7 +169,7 @@ class Program:
         Args:
             outcome: Of the last relaxation.
         """
-        answer, basic = self._highs.getBasicVariables()
+        answer, basic = self._highs.getBasicVariables()  # pyright: ignore[reportAttributeAccessIssue]
         if answer != highspy.HighsStatus.kOk:
             return
         is_loose = np.zeros(len(self._loose), dtype=bool)
