@@ -6,8 +6,12 @@ from collections import defaultdict
 
 import pytest
 
+from eqsat.check.attempt import draw
+from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.rule import check_rule
+from eqsat.ops.sampling.chance import Chance, Rejected
+from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
 
 CALLS = {
@@ -42,3 +46,18 @@ def test_attributes_vary(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = read_text(f"rule r : exact\n    n: {call}  =>  Where(tensor(true, bool), {right}, {right})\n").rules[0]
     check_rule(rule, instances=40, pointed=True)
     assert {name for name in CALLS[call] if len(seen[name]) < 2} == set()
+
+
+def test_windows_of_other_dimensions_than_the_rule_says_are_rejected() -> None:
+    """The operand may have been drawn before, of any rank."""
+    text = "rule r : exact\n    Conv(x, w, dilations=[1, 1]) + Relu(x)  =>  x\n"
+    rule = read_text(text).rules[0]
+    (clause,) = expand(rule.left)
+    drawn = 0
+    for seed in range(200):
+        try:
+            draw(Drawing(rule, clause), Chance(seed), "plain")
+            drawn += 1
+        except Rejected:
+            pass
+    assert drawn

@@ -51,6 +51,8 @@ class _Window:
             node.attr("auto_pad", chance.one_of(("VALID", "SAME_UPPER", "SAME_LOWER")))
         else:
             self.pads = tuple(node.attr("pads", self.pads))
+        if any(len(drawn) != n for drawn in (self.kernel, self.strides, self.dilations)) or len(self.pads) != 2 * n:
+            raise Rejected("attributes of a window of other dimensions are required")
 
     def input(self, i: int, output: int) -> int:
         """The size of an input dimension that gives an output of this size."""
