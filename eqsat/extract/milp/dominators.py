@@ -11,6 +11,7 @@ contains are left out, which keeps the sets small: nothing reaches beyond the ne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heappop, heappush
 
 from eqsat.extract.milp.formulation import Formulation
@@ -70,6 +71,11 @@ class Facts:
         fact = self.add(tuple(column for source in sources for column in self.facts[source].columns))
         self.facts[fact].options = [Option(self.facts[source].columns, [source]) for source in sources]
         return fact
+
+    @cached_property
+    def uncertain_reads(self) -> list[list[list[int]]]:
+        """Per fact and option the inputs that not every program contains, once all is settled."""
+        return [[[r for r in option.reads if not self.always[r]] for option in fact.options] for fact in self.facts]
 
     def settle(self, certain: list[int]) -> None:
         """Find the facts that every program contains, given some such facts, and the facts that each fact needs."""

@@ -15,8 +15,9 @@ part, for the facts below. Four kinds of rows prevent that. For a fact and the w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -30,6 +31,20 @@ WIDEST = 40
 NO_FACT = -1
 
 Sets = list[frozenset[int] | None]
+
+
+class _Sums:
+    """Sums of groups of columns."""
+
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
+        self._count = len(groups)
+        self._group = np.repeat(np.arange(len(groups)), np.array([len(group) for group in groups], dtype=np.int64))
+        self._columns = np.array([column for group in groups for column in group], dtype=np.int64)
+
+    def of(self, x: np.ndarray) -> list[float]:
+        """Per group."""
+        sums: list[float] = np.bincount(self._group, x[self._columns], self._count).tolist()
+        return sums
 
 
 class Implications:
@@ -46,15 +61,17 @@ class Implications:
         further = (self._support_rows, self._cut_rows, self._landmark_rows)
         self._kinds = (self._need_rows, *(further if cyclic else further[::-1]))
         self._below_option: dict[tuple[int, int], frozenset[int]] = {}
+        options = [option for fact in graph.facts for option in fact.options]
+        self._activity = _Sums([fact.columns for fact in graph.facts])
+        self._weights = _Sums([option.columns for option in options])
+        ends = [0, *accumulate(len(fact.options) for fact in graph.facts)]
+        self._own = [slice(first, end) for first, end in pairwise(ends)]
 
     def rows(self, x: np.ndarray, thorough: bool = False) -> Rows:
         """Rows that a point violates: of the first kind for which there are any, or, if thorough, of all kinds."""
-        values: list[float] = x.tolist()
-        facts = self.graph.facts
-        activity: list[float] = [sum([values[column] for column in fact.columns]) for fact in facts]
-        weights: list[list[float]] = [
-            [sum([values[column] for column in option.columns]) for option in fact.options] for fact in facts
-        ]
+        activity = self._activity.of(x)
+        all_weights = self._weights.of(x)
+        weights = [all_weights[own] for own in self._own]
         found = Rows()
         for find in self._kinds:
             find(activity, weights, found)

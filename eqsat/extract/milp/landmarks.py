@@ -28,8 +28,6 @@ SINK = -1
 Choose = Callable[[list[int]], int]
 Network = dict[int, dict[int, float]]
 """How much may still flow, by where it comes from and where it goes."""
-Used = list[list[tuple[float, list[int]]]]
-"""Per fact the options that a point uses: by how much, and the inputs that are not always there."""
 
 
 def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
@@ -50,14 +48,7 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
         min,
         max,
     ]
-    used: Used = [
-        [
-            (weight, [r for r in option.reads if not graph.always[r]])
-            for option, weight in zip(fact.options, own, strict=True)
-            if weight > PRESENT
-        ]
-        for fact, own in zip(graph.facts, weights, strict=True)
-    ]
+    used = _Used(graph, weights)
     for number, fact in enumerate(graph.facts):
         if activity[number] <= LEAST_VIOLATION or len(used[number]) < 2:
             continue
@@ -90,8 +81,21 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
             break
 
 
+class _Used(dict[int, list[tuple[float, list[int]]]]):
+    """Per fact the options that a point uses: by how much, and the inputs that not every program contains."""
+
+    def __init__(self, graph: Facts, weights: Sequence[Sequence[float]]) -> None:
+        self._reads = graph.uncertain_reads
+        self._weights = weights
+
+    def __missing__(self, fact: int) -> list[tuple[float, list[int]]]:
+        pairs = zip(self._weights[fact], self._reads[fact], strict=True)
+        found = self[fact] = [pair for pair in pairs if pair[0] > PRESENT]
+        return found
+
+
 def _network(
-    used: Used, source: int, activity: Sequence[float], choose: Choose
+    used: _Used, source: int, activity: Sequence[float], choose: Choose
 ) -> tuple[Network | None, tuple[int, ...]]:
     """What may flow from the source to the sink, or None if it is too much, and the inputs that were chosen.
 
