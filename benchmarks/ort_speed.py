@@ -3,13 +3,13 @@
     python -m benchmarks.ort_speed FILE_OR_FOLDER ... [--threads 1 2] [--seconds 4] [--python PYTHON] [--json FILE]
 
 Files are those of `benchmarks.zoo`. Compared are the original, `onnxslim`, `onnxsim` (which are executed by the
-interpreter that `--python` names, and left out where it does not have them), ONNX Runtime's own optimizer, whose
-result is saved and loaded again, and `eqsat --host ort`. All are run in turn by ONNX Runtime with its default
-optimizations, in several rounds with new sessions. The table gives the time of the original divided by that of each
-file, both medians over the rounds: above 1 where the model became faster, the models that lose most first. ``again`` is
-the original a second time, which tells what of a ratio is noise. Runs with one thread are measured in CPU time, others
-by the clock on the wall, which needs an idle machine. ``error`` is the greatest difference from the original, relative
-to the greatest magnitude of an output.
+interpreter that `--python` names, and left out where it does not have them), ONNX Runtime's own optimizer, whose result
+is saved and loaded again, and `eqsat --host ort`. All are run in turn by ONNX Runtime with its default optimizations,
+in several rounds with new sessions, whose threads stop spinning when a run ends. The table gives the time of the
+original divided by that of each file, both medians over the rounds: above 1 where the model became faster, the models
+that lose most first. ``again`` is the original a second time, which tells what of a ratio is noise. Runs with one
+thread are measured in CPU time, others by the clock on the wall, which needs an idle machine. ``error`` is the greatest
+difference from the original, relative to the greatest magnitude of an output.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ def session(path: Path, threads: int, save: Path | None = None) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
+    # The threads of a session spin after a run, and would take the cores from the session whose turn is next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     if save is not None:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(save)
