@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from eqsat import units
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.program_cost import program_cost
 from eqsat.report.summary import Summary
 from eqsat.report.svg import to_svg
@@ -108,7 +108,7 @@ def _left(column: int) -> float:
     return LABEL + PAD + column * (BOX + PAD)
 
 
-def _rows(formulation: Formulation) -> dict[int, int]:
+def _rows(formulation: MappedProblem) -> dict[int, int]:
     """Classes of run-time values by their distance from the input, along the input's own operators."""
     problem = formulation.problem
     depth: dict[int, int] = {}
@@ -124,7 +124,7 @@ def _rows(formulation: Formulation) -> dict[int, int]:
     return dict(sorted(depth.items(), key=lambda item: item[1]))
 
 
-def _columns(formulation: Formulation, rows: dict[int, int]) -> dict[int, int]:
+def _columns(formulation: MappedProblem, rows: dict[int, int]) -> dict[int, int]:
     """The place of each e-node in its row: beyond all rows that its line passes."""
     problem = formulation.problem
     width = dict.fromkeys(rows.values(), 0)

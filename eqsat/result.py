@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from eqsat.backends.coverage import Coverage
     from eqsat.backends.find_backends import Given
-    from eqsat.codegen.compiled import CompiledModel, Options
+    from eqsat.codegen.compiled import CompiledModel, GenerationOptions
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.means import Means, Runs
     from eqsat.codegen.profile import Profile
@@ -106,7 +106,7 @@ class Result:
         with declared(self.operators):
             return self._runs.run(inputs, backend, vendors, backends, coverage)
 
-    def compile(self, **options: Unpack[Options]) -> CompiledModel:
+    def compile(self, **options: Unpack[GenerationOptions]) -> CompiledModel:
         """Compiles the optimised model to machine code, which can be called like a function.
 
         Args:

@@ -17,7 +17,7 @@ from eqsat.control.as_it_stands import as_it_stands, left_unchanged
 from eqsat.control.before import cost_before
 from eqsat.control.compare_rewrites import require_equal
 from eqsat.control.flow import search_flow
-from eqsat.control.nested import Found, Nested, bodies_of
+from eqsat.control.nested import FoundProgram, Nested, bodies_of
 from eqsat.control.origins import add_origins
 from eqsat.control.put_back import add_functions, drop_unread
 from eqsat.control.totals import (
@@ -35,7 +35,7 @@ from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN
 from eqsat.egraph.saturate import Additions, Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
-from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.newest import Newest
 from eqsat.extract.runtime_operators import Runtime
 from eqsat.model.load import Source
@@ -225,7 +225,7 @@ class Search:
         return self.priced.saturated.snapshot
 
     @property
-    def formulation(self) -> Formulation:
+    def formulation(self) -> MappedProblem:
         return self.priced.formulation
 
     def audit(self, samples: int = SAMPLES) -> AuditReport:
@@ -275,7 +275,7 @@ class Search:
                 return verified(found.result, switched_off("switched off"), self.clock.seconds)
             return self.checked(found, seed)
 
-    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
+    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> FoundProgram:
         """One program, not executed; as a body, where its regions are numbered on from ``counts``."""
         return self._found(objective, seed, None, 1.0, counts)
 
@@ -286,7 +286,7 @@ class Search:
         limited: Limited | None,
         share: float,
         counts: dict[str, int] | None = None,
-    ) -> Found:
+    ) -> FoundProgram:
         clock, loaded = self.clock, self.loaded
         priced = self.priced if limited is None else replace(self.priced, formulation=limited.formulation)
         solution = extract(priced.formulation, clock, objective, seed, limited=limited, share=share)
@@ -326,9 +326,9 @@ class Search:
             origins=origins,
             opset=self.options.opset,
         )
-        return Found(result, inner)
+        return FoundProgram(result, inner)
 
-    def checked(self, found: Found, seed: int) -> Result:
+    def checked(self, found: FoundProgram, seed: int) -> Result:
         """The result with its verification, and that of its bodies.
 
         Raises:

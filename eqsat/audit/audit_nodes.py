@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.audit.class_values import Parts, Value, Values, spread
-from eqsat.audit.expressions import Text
+from eqsat.audit.expressions import ENodeText
 from eqsat.audit.input_samples import sample
 from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Shown, Union
 from eqsat.audit.unions import Edge, Unions
@@ -57,7 +57,7 @@ class _Audit:
         self.samples = samples
         self.elements = elements
         self.unions = unions
-        self.text = Text(taken)
+        self.text = ENodeText(taken)
         definitions = {clause.number: clause.definition for clause, _ in saturation.clauses()}
         self._numerics = {number: d.numerics for number, d in definitions.items()}
         self._places = {number: str(d.place) for number, d in definitions.items()}

@@ -10,7 +10,7 @@ DEPTH = 3
 """Operators of rules are written out so deep; what is deeper is left out."""
 
 
-class Text:
+class ENodeText:
     """Writes e-nodes of one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:

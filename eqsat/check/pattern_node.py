@@ -1,4 +1,4 @@
-"""One operator of a pattern while it is drawn; samplers see it as :class:`eqsat.ops.sampling.node.Node`."""
+"""One operator of a pattern while it is drawn; samplers see it as :class:`eqsat.ops.sampling.node.SampledNode`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from eqsat.cli.console import echo, echo_json
 from eqsat.cli.shared_options import MODEL, debug_option, json_option, quiet_option
 
 if TYPE_CHECKING:
-    from eqsat.codegen.calibration.measure_host import Calibration
+    from eqsat.codegen.calibration.measure_host import MeasuredHost
 
 
 @click.command(short_help="Measure this machine.")
@@ -113,7 +113,7 @@ def _check_output(path: Path) -> None:
         )
 
 
-def _print(found: Calibration, name: str, output: Path | None) -> None:
+def _print(found: MeasuredHost, name: str, output: Path | None) -> None:
     from eqsat.cli.tables import print_table
     from eqsat.targets.numbers import written
 
@@ -134,7 +134,7 @@ def _change(ratio: float) -> str:
     return f"{ratio:.2f}"
 
 
-def _as_dict(found: Calibration, output: Path | None) -> dict[str, object]:
+def _as_dict(found: MeasuredHost, output: Path | None) -> dict[str, object]:
     from eqsat.targets.numbers import written
 
     return {

@@ -32,7 +32,7 @@ class Formatter(click.HelpFormatter):
         return "\n".join(part for line in lines for part in _folded(line, self.width))
 
 
-class Context(click.Context):
+class HelpContext(click.Context):
     """Commands print their help with :class:`Formatter`."""
 
     formatter_class = Formatter
@@ -40,7 +40,7 @@ class Context(click.Context):
 
 def fit_help(command: click.Command) -> None:
     """Has a command and all below it print their help so."""
-    command.context_class = Context
+    command.context_class = HelpContext
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         fit_help(below)
 

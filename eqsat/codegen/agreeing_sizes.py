@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from eqsat.codegen.expressions.expression_table import is_elementwise
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.shapes import type_of
-from eqsat.ops.checks.check import Operands
+from eqsat.ops.checks.check import CheckedNode
 from eqsat.ops.equal_axes import Together, alone, broadcasting
 from eqsat.ops.operators import operator
 from eqsat.schema.size_questions import any_free
@@ -23,7 +23,7 @@ from eqsat.schema.types import Attrs, OpKey
 
 Common = Callable[[Sequence[int], bool], int]
 """Makes the size that several sizes are at run time, or that they broadcast to."""
-Fitted = Callable[[Tensor, tuple[int, ...]], Tensor]
+Fitted = Callable[[ProgramTensor, tuple[int, ...]], ProgramTensor]
 """Makes a view of another shape."""
 
 
@@ -52,7 +52,7 @@ def agreeing(
             if shape is not None and not (group.repeats and n == 1):
                 shape[axis] = size
     return [
-        fitted(x, tuple(shape)) if isinstance(x, Tensor) and shape is not None and tuple(shape) != x.shape else x
+        fitted(x, tuple(shape)) if isinstance(x, ProgramTensor) and shape is not None and tuple(shape) != x.shape else x
         for x, shape in zip(operands, shapes, strict=True)
     ]
 
@@ -68,4 +68,4 @@ def _together(op: OpKey, attrs: Attrs, operands: Sequence[Operand | None]) -> It
     known = operator(op).together
     rule = known or (broadcasting if is_elementwise(op) else alone)
     values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
-    yield from rule(Operands(op, attrs, [type_of(x) for x in operands], values, ()))
+    yield from rule(CheckedNode(op, attrs, [type_of(x) for x in operands], values, ()))

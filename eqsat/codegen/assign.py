@@ -21,7 +21,7 @@ from eqsat.backends.region import Kernel, Operand, Operator, Region
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.codegen.family_choice import report
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.program import IDENTITY, Group, Program, ProgramNode, ProgramTensor, WholeKernel, WholeRegion
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.schema.size_questions import any_free
 
@@ -62,12 +62,12 @@ class _Assignment:
             self.uses[tensor] = self.uses.get(tensor, 0) + 2
 
     def run(self) -> None:
-        members: dict[int, list[Node]] = {}
+        members: dict[int, list[ProgramNode]] = {}
         for node in self.program.nodes:
             if node.kernel is not None:
                 members.setdefault(node.kernel[0], []).append(node)
         last = {region: nodes[-1] for region, nodes in members.items()}
-        nodes: list[Node] = []
+        nodes: list[ProgramNode] = []
         for node in self.program.nodes:
             if node.kernel is None:
                 nodes.append(node)
@@ -82,8 +82,8 @@ class _Assignment:
 
     # ---- a region --------------------------------------------------------------------------------------
 
-    def _region(self, whole: WholeRegion, nodes: list[Node]) -> list[Node]:
-        members: dict[int, list[Node]] = {}
+    def _region(self, whole: WholeRegion, nodes: list[ProgramNode]) -> list[ProgramNode]:
+        members: dict[int, list[ProgramNode]] = {}
         for node in nodes:
             assert node.kernel is not None
             members.setdefault(node.kernel[1], []).append(node)
@@ -105,7 +105,7 @@ class _Assignment:
             k: {producer[t] for node in inside for t in node.reads() if producer.get(t, k) != k}
             for k, inside in members.items()
         }
-        result: list[Node] = []
+        result: list[ProgramNode] = []
         for run, called in alternating(list(members), waits, taken, joins=backend.joins or backend.whole):
             inside = [node for k in run for node in members[k]]
             if called:
@@ -139,12 +139,12 @@ class _Assignment:
             self.tally.add(backend, (region.name, kernel.name), kernel.name, kernel.operator, reason)
         return reasons
 
-    def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
+    def _kernel(self, whole: WholeKernel, nodes: Sequence[ProgramNode]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
         found = list(zip_longest(whole.results, whole.places))
         while found and found[-1] == (None, None):
             found.pop()
-        results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t, _ in found)
+        results = tuple(t if isinstance(t, ProgramTensor) and t in self.uses else None for t, _ in found)
         unread = tuple(place if t is None else None for t, (_, place) in zip(results, found, strict=True))
         return Kernel(
             whole.name,
@@ -157,7 +157,7 @@ class _Assignment:
             unread,
         )
 
-    def _operators(self, node: Node) -> list[Operator]:
+    def _operators(self, node: ProgramNode) -> list[Operator]:
         """The operators of a node one by one, with tensors between them."""
         if node.is_elsewhere:
             inner = node.attributes["node"]
@@ -167,12 +167,14 @@ class _Assignment:
         known: list[Operand | None] = [node.inputs[0] if node.is_chain else None, *node.operands]
         made: list[Operator] = []
         if not node.is_chain:
-            first = Tensor(f"{node.name}_anchor", node.dtype, node.output.shape) if node.steps else node.outputs[0]
+            first = (
+                ProgramTensor(f"{node.name}_anchor", node.dtype, node.output.shape) if node.steps else node.outputs[0]
+            )
             made.append(Operator(node.operator, node.attributes, list(node.inputs), [first, *node.outputs[1:]]))
             known[0] = first
         for k, step in enumerate(node.steps):
             last = k == len(node.steps) - 1
-            out = node.output if last else Tensor(f"{node.name}_{k}", step.dtype, node.output.shape)
+            out = node.output if last else ProgramTensor(f"{node.name}_{k}", step.dtype, node.output.shape)
             inputs = [None if i is None else known[i] for i in step.inputs]
             made.append(Operator(step.operator, step.attributes, inputs, [out]))
             known.append(out)
@@ -184,8 +186,8 @@ class _Assignment:
     # ---- a group ---------------------------------------------------------------------------------------
 
     def _group(
-        self, region: Region, backend: Backend | None, kernels: tuple[Kernel, ...], nodes: Sequence[Node]
-    ) -> list[Node]:
+        self, region: Region, backend: Backend | None, kernels: tuple[Kernel, ...], nodes: Sequence[ProgramNode]
+    ) -> list[ProgramNode]:
         """Make a group of nodes; returns the copies that are its results."""
         program, number = self.program, len(self.program.groups)
         group = Group(region, backend, kernels)
@@ -206,19 +208,21 @@ class _Assignment:
         group.operands += [t for t in dict.fromkeys((*asked, *reads)) if t not in set(written)]
         group.inputs = tuple(group.operands)
         inside = set(nodes)
-        copies: list[Node] = []
+        copies: list[ProgramNode] = []
         for tensor in written:
             is_read = tensor in self.returned or not inside.issuperset(self.consumers.get(tensor, ()))
             if not is_read and tensor not in border:
                 continue
             # A tensor that is read outside is copied to row-major order; often the kernel that computes it can write
             # the copy.
-            inner = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.order)
+            inner = ProgramTensor(tensor.name, tensor.dtype, tensor.shape, tensor.order)
             tensor.order = None
             for node in nodes:
                 node.outputs = [inner if t is tensor else t for t in node.outputs]
                 node.replace_reads(tensor, inner)
-            copies.append(Node(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True))
+            copies.append(
+                ProgramNode(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True)
+            )
             group.results.append(tensor)
         return copies
 
@@ -233,5 +237,5 @@ def _is_free(kernel: Kernel) -> bool:
     return any(any_free(t.shape) for t in (*_tensors((*kernel.operands, *kernel.results)), *inside))
 
 
-def _tensors(operands: Sequence[Operand | None]) -> list[Tensor]:
-    return [x for x in operands if isinstance(x, Tensor)]
+def _tensors(operands: Sequence[Operand | None]) -> list[ProgramTensor]:
+    return [x for x in operands if isinstance(x, ProgramTensor)]

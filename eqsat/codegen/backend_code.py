@@ -49,7 +49,7 @@ class Served:
         return bool(self.code.functions)
 
 
-class Text:
+class BackendText:
     """Functions, calls and files of one target.
 
     Args:

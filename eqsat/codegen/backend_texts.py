@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.backends.region import Run
-from eqsat.codegen.backend_code import Served, Text
+from eqsat.codegen.backend_code import BackendText, Served
 from eqsat.codegen.c_names import unique
 from eqsat.codegen.control.control_node import control_of
 from eqsat.codegen.placed_program import Layout
@@ -30,8 +30,8 @@ class BackendTexts:
     def __init__(self, program: Program, layout: Layout, name: str, weights: Weights) -> None:
         groups = list(_groups(program, layout))
         targets = sorted({group.region.target for group in groups})
-        self.all: list[Text] = []
-        self._texts: dict[Group, tuple[Text, int]] = {}
+        self.all: list[BackendText] = []
+        self._texts: dict[Group, tuple[BackendText, int]] = {}
         for target, c_name in zip(targets, unique(["example", *targets], "t")[1:], strict=True):
             mine = [group for group in groups if group.region.target == target]
             backend = mine[0].backend
@@ -40,7 +40,7 @@ class BackendTexts:
                 Run(k, g.kernels[0].name, g.region, g.kernels, g.inputs, tuple(g.results)) for k, g in enumerate(mine)
             ]
             operators = tuple(dict.fromkeys(operator for group in mine for operator in group.elsewhere))
-            text = Text(Served(c_name, backend, runs, operators), name, program.name, weights)
+            text = BackendText(Served(c_name, backend, runs, operators), name, program.name, weights)
             self.all.append(text)
             self._texts.update({group: (text, k) for k, group in enumerate(mine)})
         self.contexts = [text.served.target for text in self.all if text.served.code.stateful]

@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
+class RunShapes:
     """The shapes of a run.
 
     Attributes:
@@ -67,11 +67,11 @@ class Binding:
         self._found_in = _origins(emitted)
         # An input with a default is a constant here; a value for it would have no effect.
         self._fixed = {v.name for v in model.graph.inputs} - set(self.inputs)
-        self._shapes: dict[tuple[int, ...], Shapes] = {}
+        self._shapes: dict[tuple[int, ...], RunShapes] = {}
         self._ffi: Any = cffi.FFI()
         self._address = self._ffi.typeof("uintptr_t")
 
-    def arrays(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes]:
+    def arrays(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], RunShapes]:
         """The arrays of a run in the order of the parameters, dense, and its shapes.
 
         Raises:
@@ -86,7 +86,7 @@ class Binding:
                 given[number] = np.require(array, requirements=["C", "A"])
         return found
 
-    def results(self, shapes: Shapes, out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
+    def results(self, shapes: RunShapes, out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         """Arrays for the outputs: new ones, or those of the caller where there are.
 
         Raises:
@@ -157,7 +157,7 @@ class Binding:
             if start + size > furthest:
                 furthest, owner = start + size, name
 
-    def _usual(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes] | None:
+    def _usual(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], RunShapes] | None:
         """The usual case: arrays of the declared types, of sizes that were seen before."""
         given: list[np.ndarray] = []
         if len(inputs) != len(self._given):
@@ -178,7 +178,7 @@ class Binding:
                 return None
         return given, shapes
 
-    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes]:
+    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], RunShapes]:
         for name in inputs:
             if name in self._fixed:
                 raise ExecutionError(
@@ -211,7 +211,7 @@ class Binding:
                 )
         return given, shapes
 
-    def _shapes_of(self, given: Sequence[np.ndarray]) -> Shapes:
+    def _shapes_of(self, given: Sequence[np.ndarray]) -> RunShapes:
         """The shapes at the sizes of the inputs."""
         emitted = self._emitted
         sizes = {
@@ -227,7 +227,7 @@ class Binding:
                     actual=str(sizes[size.name]),
                     hint="generate the code for a wider range",
                 )
-        shapes = Shapes(
+        shapes = RunShapes(
             tuple(sizes.values()),
             tuple(tuple(int(value_at(n, sizes)) for n in x.shape) for x in emitted.inputs),
             tuple(

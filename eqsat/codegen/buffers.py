@@ -15,7 +15,7 @@ from typing import Literal
 from eqsat.backends import region
 from eqsat.codegen import c_types
 from eqsat.codegen.kernel import Halo, Pad, Shape, View
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 from eqsat.schema.dimension import common_divisor
 from eqsat.schema.size import Undecided, bounds, closer_bounds
 from eqsat.schema.size_choices import largest, smallest
@@ -47,14 +47,14 @@ class Buffer:
         offset: Bytes from the beginning of the arena.
     """
 
-    owner: Tensor
+    owner: ProgramTensor
     order: tuple[int, ...]
     kind: Kind = "arena"
     index: int = 0
     rigid: bool = False
     halo: list[tuple[int, int]] = field(default_factory=list)
     pad: Pad | None = None
-    tensors: list[Tensor] = field(default_factory=list)
+    tensors: list[ProgramTensor] = field(default_factory=list)
     first: int = 0
     last: int = 0
     offset: int = 0
@@ -98,7 +98,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BufferPiece:
     """A piece of a buffer.
 
     Attributes:
@@ -116,12 +116,12 @@ class Place:
     offset: int = 0
 
     @classmethod
-    def whole(cls, buffer: Buffer) -> Place:
+    def whole(cls, buffer: Buffer) -> BufferPiece:
         """The owner's own place."""
         rank = len(buffer.owner.shape)
         return cls(buffer, (0,) * rank, tuple((axis, 1) for axis in range(rank)))
 
-    def view(self, tensor: Tensor) -> View:
+    def view(self, tensor: ProgramTensor) -> View:
         """The view of a tensor here, as the buffer is now."""
         buffer, size = self.buffer, c_types.size(tensor.dtype)
         arena = buffer.kind == "arena"
@@ -179,36 +179,36 @@ class Place:
 
     # ---- pieces of pieces ------------------------------------------------------------------------------
 
-    def permuted(self, perm: tuple[int, ...]) -> Place:
+    def permuted(self, perm: tuple[int, ...]) -> BufferPiece:
         """Axes in another order."""
         if self.strides is not None:
-            return Place(self.buffer, strides=tuple(self.strides[p] for p in perm), offset=self.offset)
-        return Place(self.buffer, self.base, tuple(self.axes[p] for p in perm))
+            return BufferPiece(self.buffer, strides=tuple(self.strides[p] for p in perm), offset=self.offset)
+        return BufferPiece(self.buffer, self.base, tuple(self.axes[p] for p in perm))
 
-    def sliced(self, axis: int, start: int, step: int = 1) -> Place:
+    def sliced(self, axis: int, start: int, step: int = 1) -> BufferPiece:
         """The piece from an index of an axis on."""
         if self.strides is not None:
             strides = tuple(s * step if a == axis else s for a, s in enumerate(self.strides))
-            return Place(self.buffer, strides=strides, offset=self.offset + start * self.strides[axis])
+            return BufferPiece(self.buffer, strides=strides, offset=self.offset + start * self.strides[axis])
         outer, old = self.axes[axis]
         base, axes = list(self.base), list(self.axes)
         if outer >= 0:
             base[outer] += start * old
             axes[axis] = (outer, old * step)
-        return Place(self.buffer, tuple(base), tuple(axes))
+        return BufferPiece(self.buffer, tuple(base), tuple(axes))
 
-    def expanded(self, shape: Shape, to: Shape) -> Place:
+    def expanded(self, shape: Shape, to: Shape) -> BufferPiece:
         """Repeated to a shape that it broadcasts to."""
         lead = len(to) - len(shape)
         factors = [0 if axis < lead else _repeats(shape[axis - lead], n) for axis, n in enumerate(to)]
         if self.strides is not None:
             strides = tuple(0 if f == 0 else f * self.strides[axis - lead] for axis, f in enumerate(factors))
-            return Place(self.buffer, strides=strides, offset=self.offset)
+            return BufferPiece(self.buffer, strides=strides, offset=self.offset)
         own = self.axes
         axes = [(-1, 0) if f == 0 else (own[a - lead][0], f * own[a - lead][1]) for a, f in enumerate(factors)]
-        return Place(self.buffer, self.base, tuple(axes))
+        return BufferPiece(self.buffer, self.base, tuple(axes))
 
-    def without_ones(self, shape: Shape, to: Shape) -> Place | None:
+    def without_ones(self, shape: Shape, to: Shape) -> BufferPiece | None:
         """Reshaped by adding and dropping axes of one element only; None for other reshapes."""
         kept = [axis for axis, n in enumerate(shape) if n != 1]
         if [shape[a] for a in kept] != [n for n in to if n != 1]:
@@ -216,11 +216,11 @@ class Place:
         if self.strides is not None:
             rest = iter([self.strides[a] for a in kept])
             strides = tuple(0 if n == 1 else next(rest) for n in to)
-            return Place(self.buffer, strides=strides, offset=self.offset)
+            return BufferPiece(self.buffer, strides=strides, offset=self.offset)
         pieces = iter([self.axes[a] for a in kept])
-        return Place(self.buffer, self.base, tuple((-1, 0) if n == 1 else next(pieces) for n in to))
+        return BufferPiece(self.buffer, self.base, tuple((-1, 0) if n == 1 else next(pieces) for n in to))
 
-    def split(self, shape: Shape, to: Shape) -> Place | None:
+    def split(self, shape: Shape, to: Shape) -> BufferPiece | None:
         """Reshaped by cutting axes into several; None if axes would have to be joined."""
         if self.strides is not None or 0 in shape:
             return None
@@ -242,12 +242,12 @@ class Place:
             rest //= n
             (outer, step), _ = pending[at]
             axes.append((outer, step * rest))
-        return Place(self.buffer, self.base, tuple(axes))
+        return BufferPiece(self.buffer, self.base, tuple(axes))
 
-    def reshaped(self, shape: Shape, to: Shape) -> Place | None:
+    def reshaped(self, shape: Shape, to: Shape) -> BufferPiece | None:
         """With other dimensions over the same elements in the same order; None if no strides express that."""
         strides = reshaped_strides(shape, self.current_strides(), to)
-        return None if strides is None else Place(self.buffer, strides=strides, offset=self.start())
+        return None if strides is None else BufferPiece(self.buffer, strides=strides, offset=self.start())
 
 
 def _repeats(n: int, to: int) -> int:

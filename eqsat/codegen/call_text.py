@@ -53,11 +53,11 @@ class CallText(Backend):
             return "the target's file has no call for it"
         if None in _results(kernel):
             return "the types of its results are not known"
-        return Call.of(kernel).refusal()
+        return VendorCall.of(kernel).refusal()
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
         kernels = [run.kernels[0] for run in runs]
-        calls = [Call.of(kernel) for kernel in kernels]
+        calls = [VendorCall.of(kernel) for kernel in kernels]
         texts = [call.statement(writer, run) for call, run in zip(calls, runs, strict=True)]
         return Code(texts, header=declarations(calls, writer.c_type))
 
@@ -85,11 +85,11 @@ class RegionCallText(Backend):
         texts = [call.statement(writer, run) for call, run in zip(calls, runs, strict=True)]
         return Code(texts, header=declarations(calls, writer.c_type))
 
-    def _call(self, region: Region) -> Call:
-        return Call(self.texts[region.name], region.inputs, region.outputs)
+    def _call(self, region: Region) -> VendorCall:
+        return VendorCall(self.texts[region.name], region.inputs, region.outputs)
 
 
-class Call:
+class VendorCall:
     """A call and what it is made on.
 
     Args:
@@ -105,9 +105,9 @@ class Call:
         self.results = results
 
     @staticmethod
-    def of(kernel: Kernel) -> Call:
+    def of(kernel: Kernel) -> VendorCall:
         results = [t for t in _results(kernel) if t is not None]
-        return Call(kernel.call, [x for x in kernel.operands if x is not None], results)
+        return VendorCall(kernel.call, [x for x in kernel.operands if x is not None], results)
 
     def refusal(self) -> str:
         """Why it cannot be made; empty if it can."""
@@ -162,7 +162,7 @@ def _results(kernel: Kernel) -> list[Tensor | None]:
 # ---- declarations --------------------------------------------------------------------------------------
 
 
-def declarations(calls: Sequence[Call], c_type: Callable[[Operand], str]) -> str:
+def declarations(calls: Sequence[VendorCall], c_type: Callable[[Operand], str]) -> str:
     """Declarations of the functions that calls name, as far as the form of these shows them."""
     declared: dict[str, list[list[str]]] = {}
     for call in calls:
@@ -196,7 +196,7 @@ def _arguments(text: str) -> list[str]:
     return [*parts, rest] if parts or rest.strip() else []
 
 
-def _parameter(call: Call, argument: str, c_type: Callable[[Operand], str]) -> str:
+def _parameter(call: VendorCall, argument: str, c_type: Callable[[Operand], str]) -> str:
     """C type of a parameter after one argument; empty for NULL, which fits any pointer."""
     found = re.fullmatch(r"\{(\d+|result\d*)\}", argument)
     if found is not None:

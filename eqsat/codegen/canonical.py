@@ -12,11 +12,11 @@ import numpy as np
 from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.kernels.shared.families import families
-from eqsat.codegen.program import RESHAPE, Node, Operand
+from eqsat.codegen.program import RESHAPE, Operand, ProgramNode
 from eqsat.model.onnx_definitions import has_definition
 from eqsat.schema.types import OpKey
 
-Made = tuple[list[Node], list[Operand | None]]
+Made = tuple[list[ProgramNode], list[Operand | None]]
 """New nodes, and what the old node's outputs are now."""
 
 _ORDER_KEPT = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
@@ -25,12 +25,12 @@ _FOLDED = frozenset({"Shape", "Size"})
 """Constants where shapes are known, as they are in C."""
 
 
-def canonical(node: Node) -> Made:
+def canonical(node: ProgramNode) -> Made:
     """The nodes that stand for one node of the model."""
     results: list[Operand | None] = [*node.outputs]
     name = "" if node.operator.domain else node.operator.name
     if name in _ORDER_KEPT:
-        return [Node(node.name, RESHAPE, {}, [node.inputs[0]], [node.output], node.output.dtype)], results
+        return [ProgramNode(node.name, RESHAPE, {}, [node.inputs[0]], [node.output], node.output.dtype)], results
     if name in _UNCHANGED and not any(node.outputs[1:]) and not _trains(node):
         return [], [node.inputs[0], *results[1:]]
     return spell(node), results
@@ -43,7 +43,7 @@ def is_known(operator: OpKey) -> bool:
     return not operator.domain and operator.name in _ORDER_KEPT | _UNCHANGED | _FOLDED
 
 
-def _trains(node: Node) -> bool:
+def _trains(node: ProgramNode) -> bool:
     """Whether a dropout may drop something."""
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     return mode is not None and not (isinstance(mode, np.ndarray) and not mode.any())

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.arguments import require_kind
-from eqsat.codegen.generation_options import Options
+from eqsat.codegen.generation_options import GenerationOptions
 from eqsat.codegen.profile import Profile, measure
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import ExecutionError
@@ -48,7 +48,9 @@ class CompiledModel:
                [2., 0., 3.]], dtype=float32)
     """
 
-    def __init__(self, model: ir.Model, operators: tuple[Operator, ...] = (), **options: Unpack[Options]) -> None:
+    def __init__(
+        self, model: ir.Model, operators: tuple[Operator, ...] = (), **options: Unpack[GenerationOptions]
+    ) -> None:
         with declared(operators):
             self._program: CModel | None = CModel(model, **options)
         self._name = model.graph.name or "model"

@@ -17,8 +17,8 @@ import onnx_ir as ir
 
 from eqsat.backends.read import plain
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
-from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
+from eqsat.codegen.program import Operand, Operands, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.sets import operator_sets
 from eqsat.schema.size import bounds
@@ -41,10 +41,10 @@ class DataAxes:
     """
 
     sizes: FoundSizes
-    nodes: list[Node]
+    nodes: list[ProgramNode]
     one: Callable[..., Operand]
 
-    def lower(self, call: Call) -> Results | None:
+    def lower(self, call: OperatorCall) -> Operands | None:
         """The results of an operator, None where it is none of these or its axes are known.
 
         Raises:
@@ -53,10 +53,10 @@ class DataAxes:
         rule = _RULES.get(call.op.name)
         return None if rule is None or call.op.domain or call.operand(0) is None else rule(self, call)
 
-    def _reduced(self, call: Call) -> Results | None:
+    def _reduced(self, call: OperatorCall) -> Operands | None:
         """A reduction: each axis is one of the kept ones or of the reduced ones, and has one index in the others."""
         axes = call.operand(1)
-        if not isinstance(axes, Tensor):
+        if not isinstance(axes, ProgramTensor):
             return None
         attributes = dict(plain(call.attrs))
         x = self._operand(call)
@@ -64,39 +64,39 @@ class DataAxes:
         result = self._rank(rank, axes, keeps)
         if result is None:
             return None
-        kept, reduced = (Tensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("kept", "reduced"))
-        dims = None if result in (0, rank) else Tensor(f"{call.name}_dims", _INT64, (result,))
+        kept, reduced = (ProgramTensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("kept", "reduced"))
+        dims = None if result in (0, rank) else ProgramTensor(f"{call.name}_dims", _INT64, (result,))
         form = {"kind": "reduce", "sizes": x.shape, "noop": bool(attributes.get("noop_with_empty_axes"))}
         self._add("Axes", call, form, [axes], [kept, reduced, dims])
         most = [(min(bounds(n)[0], 1), largest(greatest(n), 1)) for n in x.shape]
         total = math.prod(high for _, high in most)
         shape = elements(self.sizes.read(kept, call.name, most, total))
         gone = self.sizes.read(reduced, call.name, most, total)
-        y = Tensor(f"{call.label(0)}{'' if keeps else '_kept'}", x.dtype, tuple(shape))
+        y = ProgramTensor(f"{call.label(0)}{'' if keeps else '_kept'}", x.dtype, tuple(shape))
         self._add(call.op.name, call, attributes, [x, gone], [y])
         if keeps:
             return [y]
         return [self._viewed(call, y, dims, result, total, call.label(0))]
 
-    def _rank(self, rank: int, axes: Tensor, keeps: bool) -> int | None:
+    def _rank(self, rank: int, axes: ProgramTensor, keeps: bool) -> int | None:
         """How many axes a reduction's result has; None where data decides that."""
         (count,) = axes.shape if axes.shape else (1,)
         if keeps:
             return rank
         return rank - count if not is_free(count) and count <= rank else None
 
-    def _squeezed(self, call: Call) -> Results | None:
+    def _squeezed(self, call: OperatorCall) -> Operands | None:
         """Axes of one index that go or come."""
         axes = call.operand(1)
-        if not isinstance(axes, Tensor) or any(map(is_free, axes.shape)):
+        if not isinstance(axes, ProgramTensor) or any(map(is_free, axes.shape)):
             return None
         x = self._operand(call)
         kind, count = call.op.name.lower(), math.prod(axes.shape)
         rank = len(x.shape) + (count if kind == "unsqueeze" else -count)
         if rank < 0:
             return None
-        dims = Tensor(f"{call.name}_dims", _INT64, (rank,)) if rank else None
-        kept = Tensor(f"{call.name}_kept", _INT64, (max(rank, len(x.shape)),))
+        dims = ProgramTensor(f"{call.name}_dims", _INT64, (rank,)) if rank else None
+        kept = ProgramTensor(f"{call.name}_kept", _INT64, (max(rank, len(x.shape)),))
         self._add("Axes", call, {"kind": kind, "sizes": x.shape, "noop": True}, [axes], [kept, None, dims])
         if dims is None:
             # That each axis which goes has one index is compared nevertheless.
@@ -104,54 +104,58 @@ class DataAxes:
         total = math.prod(largest(greatest(n), 1) for n in x.shape)
         return [self._viewed(call, x, dims, rank, total, call.label(0))]
 
-    def _viewed(self, call: Call, x: Tensor, dims: Tensor | None, rank: int, total: int, name: str) -> Tensor:
+    def _viewed(
+        self, call: OperatorCall, x: ProgramTensor, dims: ProgramTensor | None, rank: int, total: int, name: str
+    ) -> ProgramTensor:
         """The same elements under dimensions that data says; without any it is a scalar."""
         found = [] if dims is None else elements(self.sizes.read(dims, call.name, [(0, total)] * rank, total))
-        y = Tensor(name, x.dtype, tuple(found))
+        y = ProgramTensor(name, x.dtype, tuple(found))
         self._add("Reshape", call, {}, [x], [y])
         return y
 
-    def _along(self, call: Call) -> Results | None:
+    def _along(self, call: OperatorCall) -> Operands | None:
         """An operator along one axis that data says."""
         axis = call.operand(1)
-        if not isinstance(axis, Tensor):
+        if not isinstance(axis, ProgramTensor):
             return None
         x = self._operand(call)
         total = math.prod(largest(greatest(n), 1) for n in x.shape)
-        parts = Tensor(f"{call.name}_parts", _INT64, (3,))
+        parts = ProgramTensor(f"{call.name}_parts", _INT64, (3,))
         self._add("Axes", call, {"kind": "along", "sizes": x.shape, "noop": True}, [axis], [parts, None, None])
         found = elements(self.sizes.read(parts, call.name, [(0, total)] * 3, total))
-        view = Tensor(f"{call.name}_view", x.dtype, tuple(found))
+        view = ProgramTensor(f"{call.name}_view", x.dtype, tuple(found))
         self._add("Reshape", call, {}, [x], [view])
         made = self.one(call, call.op.name, call.attrs, [view, np.array(1)], f"{call.name}_along")
-        y = Tensor(call.label(0), x.dtype, x.shape)
+        y = ProgramTensor(call.label(0), x.dtype, x.shape)
         self._add("Reshape", call, {}, [made], [y])
         return [y]
 
-    def _sliced(self, call: Call) -> Results | None:
+    def _sliced(self, call: OperatorCall) -> Operands | None:
         """A slice whose axes or steps are data: its first indices and steps stay in memory."""
         _, starts, ends, axes, steps = (call.operand(k) for k in range(5))
-        if not any(isinstance(b, Tensor) or is_sizes(b) for b in (axes, steps)):
+        if not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in (axes, steps)):
             return None
         x = self._operand(call)
         rank = len(x.shape)
-        first, step, count = (Tensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("first", "step", "count"))
+        first, step, count = (
+            ProgramTensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("first", "step", "count")
+        )
         given = [self._written(call, k, b) for k, b in enumerate((starts, ends, axes, steps))]
         self._add("SliceAxes", call, {"sizes": x.shape}, given, [count, first, step])
         shape = elements(self.sizes.read(count, call.name, [(0, greatest(n)) for n in x.shape]))
-        y = Tensor(call.label(0), x.dtype, tuple(shape))
+        y = ProgramTensor(call.label(0), x.dtype, tuple(shape))
         self._add("Slice", call, {}, [x, first, step], [y])
         return [y]
 
-    def _padded(self, call: Call) -> Results | None:
+    def _padded(self, call: OperatorCall) -> Operands | None:
         """A pad whose axes are data, or whose widths are and may be negative."""
         x, pads, fill, axes = (call.operand(k) for k in range(4))
-        if pads is None or not (isinstance(axes, Tensor) or self._may_crop(call, pads)):
+        if pads is None or not (isinstance(axes, ProgramTensor) or self._may_crop(call, pads)):
             return None
         x = self._operand(call)
         rank = len(x.shape)
         kept, shift, first, dims = (
-            Tensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("kept", "shift", "first", "dims")
+            ProgramTensor(f"{call.name}_{part}", _INT64, (rank,)) for part in ("kept", "shift", "first", "dims")
         )
         given = [self._written(call, k, b) for k, b in enumerate((pads, axes))]
         self._add("PadAxes", call, {"sizes": x.shape}, given, [dims, kept, shift, first])
@@ -162,14 +166,14 @@ class DataAxes:
             for n, says in zip(x.shape, declared or [None] * rank, strict=True)
         ]
         shape = elements(self.sizes.read(dims, call.name, [(0, n) for n in most]))
-        y = Tensor(call.label(0), x.dtype, tuple(shape))
+        y = ProgramTensor(call.label(0), x.dtype, tuple(shape))
         mode = dict(plain(call.attrs)).get("mode", "constant")
         self._add("Pad", call, {"mode": mode}, [x, kept, shift, first, fill], [y])
         return [y]
 
-    def _may_crop(self, call: Call, pads: Operand) -> bool:
+    def _may_crop(self, call: OperatorCall, pads: Operand) -> bool:
         """Whether widths that data says have no bounds, or may be negative."""
-        if not isinstance(pads, Tensor):
+        if not isinstance(pads, ProgramTensor):
             return False
         try:
             return any(bounds(n)[0] < 0 for n in elements(self.sizes.as_sizes(pads, call.name, signed=True)))
@@ -178,12 +182,12 @@ class DataAxes:
 
     # ---- details ---------------------------------------------------------------------------------------
 
-    def _operand(self, call: Call) -> Tensor:
+    def _operand(self, call: OperatorCall) -> ProgramTensor:
         x = call.operand(0)
         assert x is not None
         return in_memory(call, x, self.nodes)
 
-    def _written(self, call: Call, number: int, x: Operand | None) -> Operand | None:
+    def _written(self, call: OperatorCall, number: int, x: Operand | None) -> Operand | None:
         if isinstance(x, np.ndarray) and is_sizes(x):
             return self.sizes.written(f"{call.name}_sizes_{number}", x)
         return x
@@ -191,15 +195,15 @@ class DataAxes:
     def _add(
         self,
         operator: str,
-        call: Call,
+        call: OperatorCall,
         attributes: dict[str, object],
         inputs: Sequence[Operand | None],
-        outputs: Sequence[Tensor | None],
+        outputs: Sequence[ProgramTensor | None],
     ) -> None:
         self.nodes.append(finding_node(operator, call, attributes, inputs, outputs))
 
 
-def declared_sizes(call: Call) -> list[int | None] | None:
+def declared_sizes(call: OperatorCall) -> list[int | None] | None:
     """What the model says of the first result's dimensions, None for each that it does not say."""
     kind = call.types[0] if call.types else None
     if kind is None or kind.shape is None:
@@ -207,7 +211,7 @@ def declared_sizes(call: Call) -> list[int | None] | None:
     return [n if isinstance(n, int) and n >= 0 else None for n in kind.shape]
 
 
-_RULES: dict[str, Callable[[DataAxes, Call], Results | None]] = {
+_RULES: dict[str, Callable[[DataAxes, OperatorCall], Operands | None]] = {
     **dict.fromkeys(REDUCTIONS, DataAxes._reduced),
     "CumProd": DataAxes._along,
     "CumSum": DataAxes._along,

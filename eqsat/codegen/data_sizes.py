@@ -12,9 +12,9 @@ import onnx_ir as ir
 from eqsat.backends.read import plain
 from eqsat.codegen.agreeing_sizes import agreeing
 from eqsat.codegen.data_axes import DataAxes, declared_sizes
-from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
-from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
+from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
+from eqsat.codegen.program import Operand, Operands, ProgramNode, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
@@ -35,8 +35,8 @@ KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
 
 
-Known = tuple[dict[Tensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
-Apply = Callable[..., Results]
+Known = tuple[dict[ProgramTensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
+Apply = Callable[..., Operands]
 
 
 class DataSizes:
@@ -50,7 +50,9 @@ class DataSizes:
         limits: What the caller says of sizes.
     """
 
-    def __init__(self, shapes: Shapes, apply: Apply, nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
+    def __init__(
+        self, shapes: Shapes, apply: Apply, nodes: list[ProgramNode], taken: Collection[str], limits: SizeLimits
+    ) -> None:
         self._nodes = nodes
         self._apply = apply
         self._agreed: dict[tuple[frozenset[int], bool], int] = {}
@@ -66,7 +68,7 @@ class DataSizes:
         self.sizes.forget(known[0])
         self._agreed = known[1]
 
-    def lower(self, call: Call) -> Results | Call:
+    def lower(self, call: OperatorCall) -> Operands | OperatorCall:
         """The results of an operator, or the operator with sizes in the place of operands that decide them.
 
         Raises:
@@ -74,7 +76,7 @@ class DataSizes:
         """
         if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
             return call
-        if any(isinstance(x, Tensor) and self.sizes.decide(x) for x in call.operands):
+        if any(isinstance(x, ProgramTensor) and self.sizes.decide(x) for x in call.operands):
             # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
             call = replace(call, types=[None] * len(call.types))
         call = self._agreeing(_without_empty(call))
@@ -100,24 +102,24 @@ class DataSizes:
             self._have_as_many(call)
         number = _DECIDING.get(name)
         deciding = None if number is None else call.operand(number)
-        if number is None or deciding is None or (not isinstance(deciding, Tensor) and not is_sizes(deciding)):
+        if number is None or deciding is None or (not isinstance(deciding, ProgramTensor) and not is_sizes(deciding)):
             return call
         operands = list(call.operands)
         operands[number] = self.sizes.as_sizes(deciding, call.name, self._most(call))
         if name == "Expand":
             operands = self._expanded(call, operands)
         # What the model declares of the result is not compared with the data; what the operand says is.
-        declared = [None] * len(call.types) if isinstance(deciding, Tensor) else call.types
+        declared = [None] * len(call.types) if isinstance(deciding, ProgramTensor) else call.types
         return replace(call, operands=operands, types=declared)
 
-    def _is_open(self, call: Call) -> bool:
+    def _is_open(self, call: OperatorCall) -> bool:
         """Whether data decides the shape of a Reshape, or the operand of one to a literal shape."""
         x, shape = call.operands
-        if isinstance(shape, Tensor):
+        if isinstance(shape, ProgramTensor):
             return True
-        return isinstance(x, Tensor) and self.sizes.decide(x) and shape is not None and not is_sizes(shape)
+        return isinstance(x, ProgramTensor) and self.sizes.decide(x) and shape is not None and not is_sizes(shape)
 
-    def _most(self, call: Call) -> list[int] | None:
+    def _most(self, call: OperatorCall) -> list[int] | None:
         """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
         x, name = call.operands[0], call.op.name
         if x is None:
@@ -127,7 +129,7 @@ class DataSizes:
             return [greatest(x.shape[axis])] * len(call.used if name == "Split" else [0])
         declared = declared_sizes(call)
         deciding = call.operand(_DECIDING[name])
-        if declared is None or not isinstance(deciding, Tensor):
+        if declared is None or not isinstance(deciding, ProgramTensor):
             return None
         said = [LARGEST if n is None else n for n in declared]
         count = math.prod(deciding.shape)
@@ -145,40 +147,40 @@ class DataSizes:
     def _made(
         self,
         operator: str,
-        call: Call,
+        call: OperatorCall,
         attributes: Mapping[str, object],
         inputs: Sequence[Operand | None],
-        outputs: Sequence[Tensor | None],
+        outputs: Sequence[ProgramTensor | None],
     ) -> None:
         self._nodes.append(finding_node(operator, call, attributes, inputs, outputs))
 
-    def _one(self, call: Call, op: str, attrs: Attrs, operands: Results, name: str) -> Operand:
+    def _one(self, call: OperatorCall, op: str, attrs: Attrs, operands: Operands, name: str) -> Operand:
         """The result of an operator of ONNX."""
         (made,) = self._apply(OpKey("", op), attrs, operands, [None], [True], [name], call.name, call.depth + 1)
         assert made is not None
         return made
 
-    def _non_zero(self, call: Call) -> Results | Call:
+    def _non_zero(self, call: OperatorCall) -> Operands | OperatorCall:
         x = call.operands[0]
         assert x is not None
-        if not isinstance(x, Tensor):
+        if not isinstance(x, ProgramTensor):
             return call
         rank = len(x.shape)
         (indices,) = self._indices(call, x)
         # Each element is a column of the result.
         return [self._one(call, "Transpose", (("perm", (1, 0)),), [indices], call.label(0))] if rank else [indices]
 
-    def _indices(self, call: Call, x: Tensor) -> Sequence[Tensor | None]:
+    def _indices(self, call: OperatorCall, x: ProgramTensor) -> Sequence[ProgramTensor | None]:
         """The indices of elements that are not zero, a row for each."""
         most = math.prod(x.shape)
-        every = Tensor(f"{call.label(0)}_all", _INT64, (most, max(len(x.shape), 1)))
-        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+        every = ProgramTensor(f"{call.label(0)}_all", _INT64, (most, max(len(x.shape), 1)))
+        count = ProgramTensor(f"{call.label(0)}_count", _INT64, (1,))
         self._made("NonZero", call, {}, [x], [every, count])
         return self.sizes.counted(call.name, count, most, [(every, 0)])
 
-    def _compress(self, call: Call) -> Results | Call:
+    def _compress(self, call: OperatorCall) -> Operands | OperatorCall:
         x, condition = call.operands
-        if not isinstance(condition, Tensor):
+        if not isinstance(condition, ProgramTensor):
             return call
         attributes = dict(plain(call.attrs))
         axis = attributes.get("axis")
@@ -190,15 +192,15 @@ class DataSizes:
         place = 0 if axis is None else axis % len(x.shape)
         return [self._one(call, "Gather", (("axis", place),), [x, rows], call.label(0))]
 
-    def _unique(self, call: Call) -> Results | Call:
+    def _unique(self, call: OperatorCall) -> Operands | OperatorCall:
         x = call.operands[0]
-        if not isinstance(x, Tensor):
+        if not isinstance(x, ProgramTensor):
             return call
         attributes = plain(call.attrs)
         axis = attributes.get("axis")
         if axis is None and len(x.shape) != 1:
             flat = self._one(call, "Reshape", (("allowzero", 0),), [x, np.array([-1])], f"{call.name}_flat")
-            assert isinstance(flat, Tensor)
+            assert isinstance(flat, ProgramTensor)
             x = flat
         place = 0 if axis is None else axis % len(x.shape)
         most = x.shape[place]
@@ -206,12 +208,12 @@ class DataSizes:
         microsoft = bool(call.op.domain)
         # com.microsoft's has no first indices.
         numbers = (0, 2, 3) if microsoft else (0, 1, 2, 3)
-        made: list[Tensor | None] = [None] * 4
+        made: list[ProgramTensor | None] = [None] * 4
         for k, number in enumerate(numbers[: len(call.used)]):
             if call.used[k]:
                 suffix = "" if number == 2 else "_all"
-                made[number] = Tensor(f"{call.label(k)}{suffix}", *kinds[number])
-        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+                made[number] = ProgramTensor(f"{call.label(k)}{suffix}", *kinds[number])
+        count = ProgramTensor(f"{call.label(0)}_count", _INT64, (1,))
         form = {"axis": place, "sorted": 0 if microsoft else attributes.get("sorted", 1)}
         self._made("Unique", call, form, [x], [*made, count])
         first = [(made[0], place), (made[1], 0), (made[3], 0)]
@@ -219,7 +221,7 @@ class DataSizes:
         results = (values, indices, made[2], counts)
         return [results[number] for number in numbers[: len(call.used)]]
 
-    def _suppression(self, call: Call) -> Results | Call:
+    def _suppression(self, call: OperatorCall) -> Operands | OperatorCall:
         boxes, scores, asked = (call.operand(k) for k in range(3))
         if boxes is None or scores is None:
             return call
@@ -228,12 +230,12 @@ class DataSizes:
             limit = max(int(asked.reshape(-1)[0]), 0)
             each = min(limit, greatest(each))
         most = scores.shape[0] * scores.shape[1] * each
-        every = Tensor(f"{call.label(0)}_all", _INT64, (most, 3))
-        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+        every = ProgramTensor(f"{call.label(0)}_all", _INT64, (most, 3))
+        count = ProgramTensor(f"{call.label(0)}_count", _INT64, (1,))
         self._made("NonMaxSuppression", call, plain(call.attrs), call.operands, [every, count])
         return [*self.sizes.counted(call.name, count, most, [(every, 0)])]
 
-    def _agreeing(self, call: Call) -> Call:
+    def _agreeing(self, call: OperatorCall) -> OperatorCall:
         """The operator with one size where axes of its operands belong together."""
         if not any(x is not None and any_free(x.shape) for x in call.operands):
             return call
@@ -247,7 +249,7 @@ class DataSizes:
         # Types of the model have the greater one of two sizes.
         return replace(call, operands=operands, types=[None] * len(call.types))
 
-    def _have_as_many(self, call: Call) -> None:
+    def _have_as_many(self, call: OperatorCall) -> None:
         """Let the program check that an axis of a size that is not known here has as many elements as a TopK takes."""
         x, asked = call.operands
         assert x is not None and asked is not None
@@ -256,13 +258,13 @@ class DataSizes:
             all_of_them = self.sizes.written(f"{call.name}_most", _array([size]))
             left = self._one(call, "Sub", (), [all_of_them, asked], f"{call.name}_left")
             missing = self._one(call, "Min", (), [left, np.zeros(1, np.int64)], f"{call.name}_missing")
-            assert isinstance(missing, Tensor)
+            assert isinstance(missing, ProgramTensor)
             self.sizes.reading(missing, [0], self._nodes)
 
-    def _expanded(self, call: Call, operands: Results) -> Results:
+    def _expanded(self, call: OperatorCall, operands: Operands) -> Operands:
         """The operands of an Expand, with one size where data decides that of an axis and that which it gets."""
         x, shape = operands
-        if not isinstance(x, Tensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
+        if not isinstance(x, ProgramTensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
             return operands
         sizes, wanted = list(x.shape), elements(shape)
         for back in range(1, min(len(sizes), len(wanted)) + 1):
@@ -271,20 +273,20 @@ class DataSizes:
                 sizes[-back] = wanted[-back] = self._common(call, [n, m], repeats=True)
         return [self._fitted(x, tuple(sizes)), _array(wanted)]
 
-    def _fitted(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def _fitted(self, x: ProgramTensor, shape: tuple[int, ...]) -> ProgramTensor:
         """A view in which axes of one element repeat."""
         if shape == x.shape:
             return x
-        view = Tensor(f"{x.name}_fitted", x.dtype, shape)
-        self._nodes.append(Node(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
+        view = ProgramTensor(f"{x.name}_fitted", x.dtype, shape)
+        self._nodes.append(ProgramNode(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
         return view
 
-    def _common(self, call: Call, sizes: Sequence[int], repeats: bool) -> int:
+    def _common(self, call: OperatorCall, sizes: Sequence[int], repeats: bool) -> int:
         """The size that several sizes are at run time, compared by the program."""
         key = (frozenset(sizes), repeats)
         if key not in self._agreed:
             given = self.sizes.written(f"{call.name}_sizes", _array(sizes))
-            common = Tensor(f"{call.name}_common", _INT64, (1,))
+            common = ProgramTensor(f"{call.name}_common", _INT64, (1,))
             self._made("CommonSize", call, {"repeats": repeats}, [given], [common])
             known = [n for n in sizes if not is_free(n) and not (repeats and n == 1)]
             if known:
@@ -297,13 +299,13 @@ class DataSizes:
 
     # ---- results whose operands say their sizes --------------------------------------------------------
 
-    def _range(self, call: Call) -> Results | Call:
+    def _range(self, call: OperatorCall) -> Operands | OperatorCall:
         """The size of a range, from sizes if they are the operands, else computed by a kernel."""
         dtype = type_of(call.operands[0])
         assert dtype is not None
         size = self._steps(call)
         if size is None:
-            count = Tensor(f"{call.label(0)}_count", _INT64, ())
+            count = ProgramTensor(f"{call.label(0)}_count", _INT64, ())
             self._made("RangeSize", call, {}, self._tensors(call, call.operands), [count])
             declared = call.types[0]
             if declared is not None and declared.shape is not None and isinstance(declared.shape[0], int):
@@ -319,7 +321,7 @@ class DataSizes:
             (size,) = elements(self.sizes.read(count, call.name, [(0, most)]))
         return replace(call, types=[TensorType(dtype.dtype, (as_dim(size),))])
 
-    def _steps(self, call: Call) -> int | None:
+    def _steps(self, call: OperatorCall) -> int | None:
         """The size of a range of integers that are sizes, None for others."""
         delta = call.operands[2]
         if not isinstance(delta, np.ndarray) or delta.dtype != np.int64 or int(delta.reshape(-1)[0]) < 1:
@@ -335,13 +337,13 @@ class DataSizes:
         except (Unbounded, Undecided):
             return None
 
-    def _reshape(self, call: Call) -> Results | Call:
+    def _reshape(self, call: OperatorCall) -> Operands | OperatorCall:
         """A reshape to sizes that have the operand's number of elements, or to a shape that a kernel checks."""
         x, shape = call.operands
         assert x is not None and shape is not None
         total = math.prod(x.shape)
         try:
-            operands: Results = [x, self.sizes.as_sizes(shape, call.name)]
+            operands: Operands = [x, self.sizes.as_sizes(shape, call.name)]
             made = result_shape(call.op, operands)
             if made is not None and math.prod(made) == total:
                 return replace(call, operands=operands, types=[None])
@@ -351,8 +353,8 @@ class DataSizes:
         keeps = not dict(plain(call.attrs)).get("allowzero")
         kept = [n if keeps else None for n in x.shape[:count]]
         form = {"total": total, "kept": (*kept, *[None] * (count - len(kept)))}
-        sizes = Tensor(f"{call.name}_sizes", _INT64, (count,))
-        if isinstance(shape, Tensor):
+        sizes = ProgramTensor(f"{call.name}_sizes", _INT64, (count,))
+        if isinstance(shape, ProgramTensor):
             self._made("ReshapeSizes", call, form, [shape], [sizes])
             # Where there are no elements, the other sizes may be anything.
             ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
@@ -364,37 +366,39 @@ class DataSizes:
             self._made("ReshapeSizes", call, form, [self.sizes.written(f"{call.name}_shape", shape)], [sizes])
             found = self._said(call, [*map(int, shape)], x.shape if keeps else (), greatest(total))
             self.sizes.reading(sizes, found, self._nodes)
-        y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
+        y = ProgramTensor(
+            call.label(0), x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype), tuple(found)
+        )
         self._made("Reshape", call, {}, [in_memory(call, x, self._nodes)], [y])
         return [y]
 
-    def _said(self, call: Call, shape: Sequence[int], kept: Sequence[int], total: int) -> list[int]:
+    def _said(self, call: OperatorCall, shape: Sequence[int], kept: Sequence[int], total: int) -> list[int]:
         """The sizes of a literal shape; the program finds the one that follows from the others, and those it keeps."""
         rest = total // max(math.prod(n for n in shape if n > 0), 1)
         most = [n if n > 0 else greatest(kept[i]) if n == 0 and kept else rest for i, n in enumerate(shape)]
         return [n if n > 0 else self.sizes.size(call.name, (0, limit)) for n, limit in zip(shape, most, strict=True)]
 
-    def _slice(self, call: Call) -> Results | Call:
+    def _slice(self, call: OperatorCall) -> Operands | OperatorCall:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
         x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
         given = [starts, ends, axes, steps]
-        if x is None or starts is None or not any(isinstance(b, Tensor) or is_sizes(b) for b in given):
+        if x is None or starts is None or not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in given):
             return call
         try:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
-            operands: Results = [x, *sized, *given[2:]]
+            operands: Operands = [x, *sized, *given[2:]]
             if result_shape(call.op, operands) is not None:
-                is_data = isinstance(starts, Tensor) or isinstance(ends, Tensor)
+                is_data = isinstance(starts, ProgramTensor) or isinstance(ends, ProgramTensor)
                 return replace(call, operands=operands, types=[None] if is_data else call.types)
         except (Unbounded, Undecided):
             pass
-        if isinstance(axes, Tensor) or isinstance(steps, Tensor) or is_sizes(steps) or is_sizes(axes):
+        if isinstance(axes, ProgramTensor) or isinstance(steps, ProgramTensor) or is_sizes(steps) or is_sizes(axes):
             return call
         count = greatest(starts.shape[0])
         along = range(count) if axes is None else [int(a) % len(x.shape) for a in axes]
         strides = [1] * count if steps is None else [int(s) for s in steps]
         cut = tuple(x.shape[a] for a in along)
-        window = Tensor(f"{call.name}_window", _INT64, (2 * count,))
+        window = ProgramTensor(f"{call.name}_window", _INT64, (2 * count,))
         self._made("SliceWindow", call, {"sizes": cut}, [*self._tensors(call, (starts, ends)), steps], [window])
         most = [greatest(n) for n in cut]
         found = elements(self.sizes.read(window, call.name, [(0, n) for n in most] * 2))
@@ -404,12 +408,12 @@ class DataSizes:
             shape[axis] = size
             ends_at.append(start + size * stride)
         x = in_memory(call, x, self._nodes)
-        view = Tensor(call.label(0), x.dtype, tuple(shape))
+        view = ProgramTensor(call.label(0), x.dtype, tuple(shape))
         bounds = [_array(found[:count]), _array(ends_at), np.array(list(along)), np.array(strides)]
-        self._nodes.append(Node(call.name, call.op, {}, [x, *bounds], [view], x.dtype))
+        self._nodes.append(ProgramNode(call.name, call.op, {}, [x, *bounds], [view], x.dtype))
         return [view]
 
-    def _tensors(self, call: Call, operands: Sequence[Operand | None]) -> Results:
+    def _tensors(self, call: OperatorCall, operands: Sequence[Operand | None]) -> Operands:
         """Arrays of sizes as tensors."""
         return [
             self.sizes.written(f"{call.name}_sizes_{k}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
@@ -417,10 +421,12 @@ class DataSizes:
         ]
 
 
-def _without_empty(call: Call) -> Call:
+def _without_empty(call: OperatorCall) -> OperatorCall:
     """The operator with constants in the place of integers of which there are none."""
     operands = [
-        np.zeros(x.shape, np.int64) if k and isinstance(x, Tensor) and x.dtype == _INT64 and x.shape == (0,) else x
+        np.zeros(x.shape, np.int64)
+        if k and isinstance(x, ProgramTensor) and x.dtype == _INT64 and x.shape == (0,)
+        else x
         for k, x in enumerate(call.operands)
     ]
     return replace(call, operands=operands)
@@ -433,10 +439,10 @@ def _array(values: Sequence[int]) -> np.ndarray:
 
 
 def _is_data(operand: Operand) -> bool:
-    return isinstance(operand, Tensor) or is_sizes(operand)
+    return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
-_COUNTED: dict[str, Callable[[DataSizes, Call], Results | Call]] = {
+_COUNTED: dict[str, Callable[[DataSizes, OperatorCall], Operands | OperatorCall]] = {
     "Compress": DataSizes._compress,
     "NonMaxSuppression": DataSizes._suppression,
     "NonZero": DataSizes._non_zero,

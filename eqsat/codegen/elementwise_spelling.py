@@ -13,11 +13,11 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.expression_table import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.loop_writer import is_scalar_epilogue
-from eqsat.codegen.program import IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.program import IDENTITY, Operand, ProgramNode, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.types import OpKey
 
-Spelling = Callable[[Node], list[Node] | None]
+Spelling = Callable[[ProgramNode], list[ProgramNode] | None]
 """The nodes that stand for one node, with the same outputs; None where it stays as it is."""
 _SPELLINGS: dict[OpKey, Spelling] = {}
 
@@ -32,7 +32,7 @@ def spelled(*names: str, domain: str = "") -> Callable[[Spelling], Spelling]:
     return add
 
 
-def spell(node: Node) -> list[Node]:
+def spell(node: ProgramNode) -> list[ProgramNode]:
     """The nodes that stand for one node; elementwise operators are chains of one step."""
     spelling = _SPELLINGS.get(node.operator)
     if spelling is not None:
@@ -41,7 +41,7 @@ def spell(node: Node) -> list[Node]:
     return [node if chain is None else chain]
 
 
-def as_chain(node: Node) -> Node | None:
+def as_chain(node: ProgramNode) -> ProgramNode | None:
     """An elementwise operator as a chain of one step; None for other operators and unsupported types."""
     if not is_elementwise(node.operator) or any(node.outputs[1:]) or not node.outputs or node.outputs[0] is None:
         return None
@@ -56,7 +56,7 @@ def as_chain(node: Node) -> Node | None:
     except ValueError:
         return None
     # The anchor reads an operand of full size that is not constant, if there is one.
-    tensors = [i for i in present if isinstance(node.inputs[i], Tensor)]
+    tensors = [i for i in present if isinstance(node.inputs[i], ProgramTensor)]
     full = [i for i in tensors if _shape(node.inputs[i]) == out.shape]
     first = (full or tensors or present)[0]
     anchor = node.inputs[first]
@@ -67,7 +67,7 @@ def as_chain(node: Node) -> Node | None:
         numbers[i] = 1 + k
     step = Step(node.operator, node.attributes, tuple(numbers), out.dtype)
     operands = [x for i in others if (x := node.inputs[i]) is not None]
-    chain = Node(node.name, IDENTITY, {}, [anchor], [out], _dtype(anchor), operands, [step])
+    chain = ProgramNode(node.name, IDENTITY, {}, [anchor], [out], _dtype(anchor), operands, [step])
     return chain if is_scalar_epilogue(chain.provisional_task().epilogue) else None
 
 
@@ -77,4 +77,4 @@ def _shape(x: Operand | None) -> tuple[int, ...]:
 
 def _dtype(x: Operand | None) -> ir.DataType:
     assert x is not None
-    return x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype)
+    return x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype)

@@ -18,7 +18,7 @@ from eqsat.codegen.backend_texts import BackendTexts
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.c_names import unique
 from eqsat.codegen.control.c_text import ControlText, free_label
-from eqsat.codegen.control.control_node import Body, Control, control_of, finds, may_end
+from eqsat.codegen.control.control_node import Control, PlannedBody, control_of, finds, may_end
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.entry_arguments import interface, sizes_in
 from eqsat.codegen.found_text import declarations, readings, reports
@@ -29,7 +29,7 @@ from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Allocation, MemoryPlan, plan_memory
 from eqsat.codegen.parallel import BLOCK_WITHIN
 from eqsat.codegen.placed_program import Layout
-from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.program import Program, ProgramNode, ProgramTensor
 from eqsat.codegen.program_templates import render
 from eqsat.codegen.shared_functions import CFunction, Functions
 from eqsat.codegen.sharing import Share, Sharing, StageShare
@@ -191,7 +191,7 @@ class _Emitter:
         for number, control in self.controls.items():
             control.move(self.scratches.get(number, 0))
 
-    def _kernel(self, number: int, node: Node) -> None:
+    def _kernel(self, number: int, node: ProgramNode) -> None:
         task, family = self.layout.task(node), self.layout.families[node]
         seconds = 0.0 if self.sharing is None else self.sharing.seconds(task, family.name)
         for isa in self.isas:
@@ -258,7 +258,7 @@ class _Emitter:
 
     # ---- control flow ----------------------------------------------------------------------------------
 
-    def _body(self, body: Body, control: Control) -> _Emitter:
+    def _body(self, body: PlannedBody, control: Control) -> _Emitter:
         made = _Emitter(body.program, body.layout, self.name, self.isas, self.sharing, self)
         made.times = self.times * control.times
         made.reported = body.reported
@@ -309,7 +309,7 @@ class _Emitter:
             for tensor in (*node.reads(), *node.writes()):
                 self.layout.places[tensor].buffer.last = number
         for buffer in self.layout.buffers:
-            if isinstance(buffer.pad, Tensor):
+            if isinstance(buffer.pad, ProgramTensor):
                 pad = self.layout.places[buffer.pad].buffer
                 pad.last = max(pad.last, buffer.first)
         for number, (first, last) in self.spans.items():
@@ -399,16 +399,16 @@ class _Emitter:
 
     # ---- functions -------------------------------------------------------------------------------------
 
-    def _operands(self, node: Node) -> list[tuple[Tensor, str, bool]]:
+    def _operands(self, node: ProgramNode) -> list[tuple[ProgramTensor, str, bool]]:
         """Tensors that a kernel receives: name of the parameter, and whether it is read only."""
-        result = [(x, f"x{i}", True) for i, x in enumerate(node.inputs) if isinstance(x, Tensor)]
-        result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
+        result = [(x, f"x{i}", True) for i, x in enumerate(node.inputs) if isinstance(x, ProgramTensor)]
+        result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, ProgramTensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: Node, kernel: Kernel, shared: tuple[str, Share | StageShare] | None) -> CFunction:
+    def _function(self, node: ProgramNode, kernel: Kernel, shared: tuple[str, Share | StageShare] | None) -> CFunction:
         return kernel_function(self._operands(node), node in self.layout.in_place, kernel, shared, self._constant)
 
-    def _call(self, number: int, node: Node, made: CFunction, isa: Isa, scratch: int | None) -> list[str]:
+    def _call(self, number: int, node: ProgramNode, made: CFunction, isa: Isa, scratch: int | None) -> list[str]:
         arguments = [self._location(tensor, const) for tensor, _, const in self._operands(node)]
         arguments += made.constants
         if ("void *restrict ", "scratch") in made.parameters:
@@ -420,10 +420,10 @@ class _Emitter:
         comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
-    def _readings(self, node: Node) -> list[str]:
+    def _readings(self, node: ProgramNode) -> list[str]:
         return readings(node, self._location(node.output, True), self.name.upper()) if node.reads_sizes else []
 
-    def _location(self, tensor: Tensor, const: bool) -> str:
+    def _location(self, tensor: ProgramTensor, const: bool) -> str:
         place = self.layout.places[tensor]
         buffer, start = place.buffer, place.start()
         if buffer in self.renamed:

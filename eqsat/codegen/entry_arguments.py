@@ -8,13 +8,13 @@ from dataclasses import replace
 from eqsat.codegen import c_types
 from eqsat.codegen.c_names import unique
 from eqsat.codegen.emitted import Argument, SizeArgument
-from eqsat.codegen.program import Program, Tensor
+from eqsat.codegen.program import Program, ProgramTensor
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size_questions import symbols
 from eqsat.schema.symbol import Symbol
 
 
-def argument(name: str, c_name: str, tensor: Tensor, shape_name: str = "") -> Argument:
+def argument(name: str, c_name: str, tensor: ProgramTensor, shape_name: str = "") -> Argument:
     dtype = tensor.dtype
     kind = c_types.storage(dtype), c_types.size(dtype), tensor.shape, dtype.name.lower()
     return Argument(name, c_name, *kind, shape_name)

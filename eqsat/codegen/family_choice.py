@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from eqsat.codegen.kernel import Family
-from eqsat.codegen.kernels.shared.families import families, find, undecided
+from eqsat.codegen.kernels.shared.families import entry_name, families, find, undecided
 from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import Node, Program
+from eqsat.codegen.program import Program, ProgramNode
 from eqsat.codegen.shapes import type_of
 from eqsat.ops.evaluate import has_meaning
 from eqsat.schema.declared_operators import find_reference
 
 
-def decide(node: Node, family: str) -> None:
+def decide(node: ProgramNode, family: str) -> None:
     """Notes the family of a node, and that it may be as inaccurate as the family is."""
     node.family = family
     if family == WINOGRAD.name:
         node.attributes = {**node.attributes, ASKED: 1}
 
 
-def family_of(node: Node) -> Family | None:
+def decide_entry(node: ProgramNode, entry: str, received: bool) -> None:
+    """Notes the family that a host's entry names.
+
+    Args:
+        node: The node.
+        entry: The name in the host's target file.
+        received: Whether the program receives sizes.
+    """
+    for known in families(node.operator):
+        free = received or any(True for _ in node.depends_on())
+        if free and known.rank == 0:
+            continue  # Chosen where the conditions of faster kernels are unknown.
+        if entry_name(known.name) == entry:
+            decide(node, known.name)
+
+
+def family_of(node: ProgramNode) -> Family | None:
     """The family of a node, None if there is none.
 
     The conditions of a host's entry should imply what its family accepts. If they are weaker, the program is still
@@ -39,7 +55,7 @@ def check_families(program: Program, problems: Problems) -> None:
             report(node, problems)
 
 
-def report(node: Node, problems: Problems, because: str = "") -> None:
+def report(node: ProgramNode, problems: Problems, because: str = "") -> None:
     """Reports a node that no family computes.
 
     Args:

@@ -20,9 +20,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.kernel import Step
-from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Node, Operand, Tensor
+from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Operand, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import computed, elements
-from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
+from eqsat.codegen.value_ranges import Producer, Range, ValueRanges
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import bounds, symbol
@@ -47,7 +47,7 @@ _CAST = OpKey("", "Cast")
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """What is known of sizes that data decides before the program is.
 
     Attributes:
@@ -88,12 +88,14 @@ class FoundSizes:
         limits: What is known of them.
     """
 
-    def __init__(self, free: dict[str, FreeSize], nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
+    def __init__(
+        self, free: dict[str, FreeSize], nodes: list[ProgramNode], taken: Collection[str], limits: SizeLimits
+    ) -> None:
         self._free = free
         self._nodes = nodes
         self._taken = set(taken)
         self._limits = limits
-        self._sizes: dict[Tensor, np.ndarray] = {}
+        self._sizes: dict[ProgramTensor, np.ndarray] = {}
         self.ranges = ValueRanges()
         self.made: list[int] = []
         self._found: set[str] = set()
@@ -103,23 +105,23 @@ class FoundSizes:
     ) -> None:
         """Remember what computes some tensors."""
         for result in results[:1]:
-            if isinstance(result, Tensor) and result.dtype != ir.DataType.FLOAT:
-                self.ranges.origins[result] = Origin(op, attributes, list(operands))
+            if isinstance(result, ProgramTensor) and result.dtype != ir.DataType.FLOAT:
+                self.ranges.origins[result] = Producer(op, attributes, list(operands))
 
     def allowed(self, declared: TensorType | None) -> int:
         """The greatest size of a vector, by what operators allow the symbol in its type."""
         size = declared.shape[0] if declared is not None and declared.shape else None
         return self._limits.required.get(size, LARGEST) if isinstance(size, str) else LARGEST
 
-    def remembered(self) -> dict[Tensor, np.ndarray]:
+    def remembered(self) -> dict[ProgramTensor, np.ndarray]:
         """The sizes that tensors hold, as they are known now."""
         return dict(self._sizes)
 
-    def forget(self, remembered: dict[Tensor, np.ndarray]) -> None:
+    def forget(self, remembered: dict[ProgramTensor, np.ndarray]) -> None:
         """Know no more than before: what was read since then is not read after all."""
         self._sizes = remembered
 
-    def decide(self, tensor: Tensor) -> bool:
+    def decide(self, tensor: ProgramTensor) -> bool:
         """Whether data decides a size of a tensor."""
         return any(s.name in self._found for n in tensor.shape for s in symbols(n))
 
@@ -150,14 +152,14 @@ class FoundSizes:
             self._sizes[operand] = self._read(operand, name, most, signed) if followed is None else followed
         return self._sizes[operand]
 
-    def _followed(self, tensor: Tensor, name: str) -> np.ndarray | None:
+    def _followed(self, tensor: ProgramTensor, name: str) -> np.ndarray | None:
         """The elements by arithmetic of what they are made of, if that has bounds."""
         origin = self.ranges.origins.get(tensor)
         if origin is None or origin.op.domain or origin.op.name not in _FOLLOWED:
             return None
         if any(x is not None and _count(x) > _MOST_FOLLOWED for x in origin.operands):
             return None
-        if any(isinstance(x, Tensor) and x.dtype not in _MOST for x in (tensor, *origin.operands)):
+        if any(isinstance(x, ProgramTensor) and x.dtype not in _MOST for x in (tensor, *origin.operands)):
             return None
         try:
             operands = [None if x is None else self.as_sizes(x, name, signed=True) for x in origin.operands]
@@ -171,18 +173,20 @@ class FoundSizes:
         fits = all(-limit <= end <= limit for n in elements(found) for end in bounds(n))
         return found if fits or tensor.dtype == ir.DataType.INT64 else None
 
-    def _read(self, tensor: Tensor, name: str, most: Sequence[int] | None, signed: bool) -> np.ndarray:
+    def _read(self, tensor: ProgramTensor, name: str, most: Sequence[int] | None, signed: bool) -> np.ndarray:
         """The elements as sizes that the program reads."""
         low, high = self.ranges.of(tensor) or (-LARGEST, LARGEST)
         limits = [min(high, n) for n in most] if most is not None else [high] * _count(tensor)
         if tensor.dtype != ir.DataType.INT64:
-            wide = Tensor(f"{tensor.name}_wide", ir.DataType.INT64, tensor.shape)
+            wide = ProgramTensor(f"{tensor.name}_wide", ir.DataType.INT64, tensor.shape)
             step = Step(_CAST, {"to": ir.DataType.INT64, "saturate": 1}, (0,), wide.dtype)
-            self._nodes.append(Node(wide.name, IDENTITY, {}, [tensor], [wide], tensor.dtype, [], [step]))
+            self._nodes.append(ProgramNode(wide.name, IDENTITY, {}, [tensor], [wide], tensor.dtype, [], [step]))
             tensor = wide
         return self.read(tensor, name, [(low if signed else max(low, 0), n) for n in limits])
 
-    def read(self, tensor: Tensor, name: str, ranges: Sequence[Range], together: int | None = None) -> np.ndarray:
+    def read(
+        self, tensor: ProgramTensor, name: str, ranges: Sequence[Range], together: int | None = None
+    ) -> np.ndarray:
         """The elements of a tensor of int64 as sizes, each within a range.
 
         Args:
@@ -208,10 +212,10 @@ class FoundSizes:
         self._free.update({name: replace(self._free[name], together=(names, most)) for name in names})
         return [symbol(name, self._free[name]) for name in names]
 
-    def reading(self, tensor: Tensor, sizes: Sequence[int], nodes: list[Node]) -> None:
+    def reading(self, tensor: ProgramTensor, sizes: Sequence[int], nodes: list[ProgramNode]) -> None:
         """Add the node that reads sizes from a tensor."""
-        copy = Tensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
-        nodes.append(Node(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
+        copy = ProgramTensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
+        nodes.append(ProgramNode(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
 
     def size(self, name: str, between: Range) -> int:
         """A new size within a range; something must read it.
@@ -233,18 +237,18 @@ class FoundSizes:
         self.made.append(symbol(label, size))
         return self.made[-1]
 
-    def written(self, name: str, values: np.ndarray) -> Tensor:
+    def written(self, name: str, values: np.ndarray) -> ProgramTensor:
         """Sizes as a tensor."""
-        tensor = Tensor(name, ir.DataType.INT64, values.shape)
-        self._nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], tensor.dtype))
+        tensor = ProgramTensor(name, ir.DataType.INT64, values.shape)
+        self._nodes.append(ProgramNode(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], tensor.dtype))
         self._sizes[tensor] = values
         return tensor
 
     # ---- results of as many elements as data says ------------------------------------------------------
 
     def counted(
-        self, name: str, count: Tensor, most: int, results: Sequence[tuple[Tensor | None, int]]
-    ) -> list[Tensor | None]:
+        self, name: str, count: ProgramTensor, most: int, results: Sequence[tuple[ProgramTensor | None, int]]
+    ) -> list[ProgramTensor | None]:
         """Views of the first elements of results.
 
         Args:
@@ -254,23 +258,23 @@ class FoundSizes:
             results: Each with the axis that has so many.
         """
         (size,) = elements(self.read(count, name, [(0, greatest(most))]))
-        found: list[Tensor | None] = []
+        found: list[ProgramTensor | None] = []
         for tensor, axis in results:
             if tensor is None:
                 found.append(None)
                 continue
             shape = tuple(size if a == axis else n for a, n in enumerate(tensor.shape))
-            view = Tensor(tensor.name.removesuffix("_all"), tensor.dtype, shape)
+            view = ProgramTensor(tensor.name.removesuffix("_all"), tensor.dtype, shape)
             self.first(tensor, view, axis, size, self._nodes)
             found.append(view)
         return found
 
-    def first(self, tensor: Tensor, view: Tensor, axis: int, size: int, nodes: list[Node]) -> None:
+    def first(self, tensor: ProgramTensor, view: ProgramTensor, axis: int, size: int, nodes: list[ProgramNode]) -> None:
         """Add a view of the first elements of a tensor."""
         end = np.empty(1, object)
         end[0] = size
         operands: list[Operand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
-        nodes.append(Node(view.name, _SLICE, {}, operands, [view], view.dtype))
+        nodes.append(ProgramNode(view.name, _SLICE, {}, operands, [view], view.dtype))
 
 
 def names_in(kinds: Iterable[TensorType]) -> set[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from eqsat.codegen.emitted import Argument
-from eqsat.codegen.program import READ_SIZES, Node
+from eqsat.codegen.program import READ_SIZES, ProgramNode
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import symbols
 from eqsat.schema.symbol import LARGEST, Symbol
 
 
-def readings(node: Node, values: str, upper: str) -> list[str]:
+def readings(node: ProgramNode, values: str, upper: str) -> list[str]:
     """Statements that read the sizes that a node found.
 
     Args:

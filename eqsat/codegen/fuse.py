@@ -15,7 +15,7 @@ from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.shared.families import find
-from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.program import Operand, Program, ProgramNode, ProgramTensor
 from eqsat.codegen.view_operators import is_piece
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
@@ -36,16 +36,16 @@ class _Fusion:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.returned = {tensor for _, tensor in program.outputs}
-        self.uses: dict[Tensor, int] = {}
+        self.uses: dict[ProgramTensor, int] = {}
         for node in program.nodes:
             for tensor in node.reads():
                 self.uses[tensor] = self.uses.get(tensor, 0) + 1
-        self.producer: dict[Tensor, Node] = {}
-        self.position: dict[Node, int] = {}
-        self.families: dict[Node, Family] = {}
+        self.producer: dict[ProgramTensor, ProgramNode] = {}
+        self.position: dict[ProgramNode, int] = {}
+        self.families: dict[ProgramNode, Family] = {}
 
     def run(self) -> None:
-        kept: list[Node] = []
+        kept: list[ProgramNode] = []
         for number, node in enumerate(self.program.nodes):
             if node.is_chain and node.steps:
                 node = self._absorb_chains(node)
@@ -62,7 +62,7 @@ class _Fusion:
         self.program.nodes = kept
         self.program.remove_dead()
 
-    def _convert_inside(self, conversion: Node) -> bool:
+    def _convert_inside(self, conversion: ProgramNode) -> bool:
         """Let the elementwise operators before a conversion write its layout; returns whether they do."""
         producer = self._private(conversion.inputs[0])
         if producer is None or not producer.is_chain or not producer.steps or conversion.boundary:
@@ -75,14 +75,14 @@ class _Fusion:
         self.producer[conversion.output] = producer
         return True
 
-    def _private(self, operand: Operand | None) -> Node | None:
+    def _private(self, operand: Operand | None) -> ProgramNode | None:
         """The node that computes an operand as its first output, if the operand has no other readers."""
-        if not isinstance(operand, Tensor) or operand in self.returned or self.uses.get(operand) != 1:
+        if not isinstance(operand, ProgramTensor) or operand in self.returned or self.uses.get(operand) != 1:
             return None
         found = self.producer.get(operand)
         return found if found is not None and found.outputs[0] is operand else None
 
-    def _absorb_chains(self, node: Node) -> Node:
+    def _absorb_chains(self, node: ProgramNode) -> ProgramNode:
         """Compute operands inside that are chains themselves; not the anchor's, which ``_join`` handles."""
         for operand in list(node.operands):
             producer = self._private(operand)
@@ -97,9 +97,9 @@ class _Fusion:
                 node = merged
         return node
 
-    def _join(self, chain: Node) -> Node | None:
+    def _join(self, chain: ProgramNode) -> ProgramNode | None:
         """Append a chain to the node that computes one of its operands; the node, or None."""
-        candidates: list[tuple[int, int, Node]] = []
+        candidates: list[tuple[int, int, ProgramNode]] = []
         for number, operand in enumerate([chain.inputs[0], *chain.operands]):
             producer = self._private(operand)
             if producer is None or producer.group != chain.group:
@@ -125,7 +125,7 @@ class _Fusion:
                 return producer
         return None
 
-    def _family(self, node: Node) -> Family | None:
+    def _family(self, node: ProgramNode) -> Family | None:
         if node not in self.families:
             found = family_of(node)
             if found is None:
@@ -134,7 +134,7 @@ class _Fusion:
         return self.families[node]
 
 
-def _slower_inside(family: Family, chain: Node) -> bool:
+def _slower_inside(family: Family, chain: ProgramNode) -> bool:
     """Whether plain loops would call functions element by element that a kernel of its own computes in vectors."""
     if family.rank or not any(has(step.operator, Trait.ELEMENTARY) for step in chain.steps):
         return False
@@ -142,7 +142,7 @@ def _slower_inside(family: Family, chain: Node) -> bool:
     return own is not None and own.rank > 0
 
 
-def _converts(before: Tensor, after: Tensor) -> bool:
+def _converts(before: ProgramTensor, after: ProgramTensor) -> bool:
     """Whether the second tensor has, by decision, another order of axes than the first."""
     return before.order is not None and after.order is not None and before.order != after.order
 
@@ -160,7 +160,7 @@ def _renumbered(step: Step, numbers: dict[int, int]) -> Step:
     return replace(step, inputs=tuple(None if i is None else numbers[i] for i in step.inputs))
 
 
-def appended(first: Node, chain: Node, at: int) -> Node:
+def appended(first: ProgramNode, chain: ProgramNode, at: int) -> ProgramNode:
     """``first`` followed by the steps of ``chain``; value ``at`` of the chain (0 its anchor) is ``first``'s result.
 
     The anchor's operand of the chain becomes an operand of the whole if it is not the one that is replaced.
@@ -180,13 +180,13 @@ def appended(first: Node, chain: Node, at: int) -> Node:
     for k in range(len(chain.steps)):
         numbers[len(sources) + k] = 1 + grown + len(first.steps) + k
     steps += [_renumbered(s, numbers) for s in chain.steps]
-    return Node(
+    return ProgramNode(
         first.name, first.operator, first.attributes, first.inputs, [chain.outputs[0], *first.outputs[1:]], first.dtype,
         operands, steps, first.group,
     )  # fmt: skip
 
 
-def _inlined(node: Node, operand: int, producer: Node) -> Node:
+def _inlined(node: ProgramNode, operand: int, producer: ProgramNode) -> ProgramNode:
     """``node`` with one of its operands, a chain, computed inside: its steps come first."""
     gone = node.operands[operand]
     operands: list[Operand] = [x for x in node.operands if x is not gone]
@@ -202,6 +202,6 @@ def _inlined(node: Node, operand: int, producer: Node) -> Node:
     for k in range(len(node.steps)):
         outer[1 + len(node.operands) + k] = 1 + grown + len(producer.steps) + k
     steps += [_renumbered(s, outer) for s in node.steps]
-    return Node(
+    return ProgramNode(
         node.name, node.operator, node.attributes, node.inputs, node.outputs, node.dtype, operands, steps, node.group,
     )  # fmt: skip

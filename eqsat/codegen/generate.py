@@ -14,7 +14,7 @@ from eqsat.codegen.assign import Unavailable
 from eqsat.codegen.c_names import check_prefix
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
-from eqsat.codegen.found_sizes import Limits
+from eqsat.codegen.found_sizes import SizeLimits
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernels.shared.families import Declined, without
 from eqsat.codegen.planned import Choices, choose, plan_program
@@ -83,7 +83,7 @@ def generate(
     known, ranges = _in_terms_of_others(known, by_known_names(ranges, known))
     said = {name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most}
     sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in said})
-    limits = Limits(said, allowed_sizes(known, sizes))
+    limits = SizeLimits(said, allowed_sizes(known, sizes))
     choices = Choices(
         load_host(GENERATED if host is None else host),
         select,

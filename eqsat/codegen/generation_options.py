@@ -27,7 +27,7 @@ class Generation(TypedDict, total=False):
     select: bool
 
 
-class Options(Generation, total=False):
+class GenerationOptions(Generation, total=False):
     """How a model is compiled; see :func:`eqsat.compile`."""
 
     vendors: Collection[str]

@@ -21,7 +21,7 @@ from eqsat.codegen.control.control_node import CONTROL
 from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.shared.families import find
-from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Node, Operand, Program, Tensor
+from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Operand, Program, ProgramNode, ProgramTensor
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -30,7 +30,7 @@ _FLOAT = ir.DataType.FLOAT
 _CAST = OpKey("", "Cast")
 _REINTERPRETS = OpKey("", "BitCast")
 _SCATTERS = frozenset({OpKey("", "ScatterND"), OpKey("", "ScatterElements")})
-_Copies = dict[tuple[Tensor, int | None], Tensor]
+_Copies = dict[tuple[ProgramTensor, int | None], ProgramTensor]
 
 
 class HalfPrecision:
@@ -39,7 +39,7 @@ class HalfPrecision:
     def __init__(self) -> None:
         self._constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def is_computable(self, node: Node) -> bool:
+    def is_computable(self, node: ProgramNode) -> bool:
         """Whether a kernel family computes a node, as it is or in float32."""
         if find(node.provisional_task()) is not None:
             return True
@@ -50,7 +50,7 @@ class HalfPrecision:
         if not any(_is_half(node) for node in program.nodes):
             return
         copies: _Copies = {}
-        nodes: list[Node] = []
+        nodes: list[ProgramNode] = []
         for node in program.nodes:
             region = None if node.kernel is None else node.kernel[0]
             is_plain = region is None or program.regions[region].backend is None
@@ -58,18 +58,18 @@ class HalfPrecision:
             nodes += [node] if wide is None else self._replacement(node, wide, copies, region)
         program.nodes = nodes
 
-    def _wide(self, node: Node, copies: _Copies, region: int | None) -> Node | None:
+    def _wide(self, node: ProgramNode, copies: _Copies, region: int | None) -> ProgramNode | None:
         """The node in float32; None where it stays as it is."""
         if _moves(node) and not any((x, region) in copies for x in node.reads()):
             return None
         wide = self._in_float32(node, copies, region)
         return None if find(wide.provisional_task()) is None else wide
 
-    def _in_float32(self, node: Node, copies: _Copies, region: int | None) -> Node:
+    def _in_float32(self, node: ProgramNode, copies: _Copies, region: int | None) -> ProgramNode:
         """A node with operands and results in float32, and with the roundings between its steps."""
 
         def given(x: Operand | None) -> Operand | None:
-            if isinstance(x, Tensor):
+            if isinstance(x, ProgramTensor):
                 return copies.get((x, region)) or _like(x)
             return x if x is None else self._constant(x)
 
@@ -87,18 +87,20 @@ class HalfPrecision:
             self._constants[id(x)] = x, x.astype(np.float32)
         return self._constants[id(x)][1]
 
-    def _replacement(self, node: Node, wide: Node, copies: _Copies, region: int | None) -> list[Node]:
+    def _replacement(
+        self, node: ProgramNode, wide: ProgramNode, copies: _Copies, region: int | None
+    ) -> list[ProgramNode]:
         """The nodes in the place of one: conversions of its operands, itself, roundings and conversions of results."""
-        before: list[Node] = []
+        before: list[ProgramNode] = []
         for old, new in zip((*node.inputs, *node.operands), (*wide.inputs, *wide.operands), strict=True):
-            if isinstance(old, Tensor) and isinstance(new, Tensor) and old.dtype in HALVES:
+            if isinstance(old, ProgramTensor) and isinstance(new, ProgramTensor) and old.dtype in HALVES:
                 known = copies.get((old, region))
                 if known is None:
                     copies[old, region] = new
                     before.append(_converted(node, old, new, _FLOAT))
                 elif known is not new:
                     wide.replace_reads(new, known)
-        after: list[Node] = []
+        after: list[ProgramNode] = []
         for i, (old, new) in enumerate(zip(node.outputs, wide.outputs, strict=True)):
             if old is None or new is None or old.dtype not in HALVES:
                 wide.outputs[i] = old
@@ -111,7 +113,7 @@ class HalfPrecision:
         return [*before, *_spelled(wide), *after]
 
 
-def _spelled(wide: Node) -> list[Node]:
+def _spelled(wide: ProgramNode) -> list[ProgramNode]:
     """The nodes that stand for one in float32, as they would if the model had that type."""
     made = [wide] if wide.is_chain or wide.steps else spell(wide)
     for node in made:
@@ -119,11 +121,11 @@ def _spelled(wide: Node) -> list[Node]:
     return made
 
 
-def _is_half(node: Node) -> bool:
+def _is_half(node: ProgramNode) -> bool:
     """Whether a node computes with numbers of half precision."""
     if node.operator == _REINTERPRETS or node.operator.domain == FINDING or CONTROL in node.attributes:
         return False
-    types = [x.dtype if isinstance(x, Tensor) else _type(x) for x in (*node.inputs, *node.operands)]
+    types = [x.dtype if isinstance(x, ProgramTensor) else _type(x) for x in (*node.inputs, *node.operands)]
     return not HALVES.isdisjoint(types) or any(step.dtype in HALVES for step in node.steps)
 
 
@@ -131,7 +133,7 @@ def _type(x: np.ndarray | None) -> ir.DataType | None:
     return None if x is None or x.dtype == object else ir.DataType.from_numpy(x.dtype)
 
 
-def _moves(node: Node) -> bool:
+def _moves(node: ProgramNode) -> bool:
     """Whether the node moves elements and does nothing else. Conversions between layouts are fast in float32 alone."""
     if node.steps or (node.is_chain and node.output.order is not None):
         return False
@@ -148,14 +150,14 @@ def _is_exact(operator: OpKey) -> bool:
     return any(has(operator, trait) for trait in (Trait.EXACT, Trait.MOVES, Trait.SELECTS))
 
 
-def _like(x: Tensor) -> Tensor:
+def _like(x: ProgramTensor) -> ProgramTensor:
     """A tensor in float32 in the place of one of half precision; another one is itself."""
-    return Tensor(x.name, _FLOAT, x.shape, x.order) if x.dtype in HALVES else x
+    return ProgramTensor(x.name, _FLOAT, x.shape, x.order) if x.dtype in HALVES else x
 
 
-def _rounded_steps(node: Node) -> list[Step]:
+def _rounded_steps(node: ProgramNode) -> list[Step]:
     """The steps of a node in float32, and the roundings of their results."""
-    types = [node.dtype, *(x.dtype if isinstance(x, Tensor) else _type(x) for x in node.operands)]
+    types = [node.dtype, *(x.dtype if isinstance(x, ProgramTensor) else _type(x) for x in node.operands)]
     numbers, steps = list(range(len(types))), list[Step]()
 
     def add(step: Step) -> int:
@@ -197,8 +199,8 @@ def _cast(number: int, dtype: ir.DataType, *marks: str) -> Step:
     return Step(_CAST, {"to": int(dtype), "saturate": 1, **dict.fromkeys(marks, 1)}, (number,), dtype)
 
 
-def _converted(node: Node, x: Tensor, y: Tensor, *types: ir.DataType) -> Node:
+def _converted(node: ProgramNode, x: ProgramTensor, y: ProgramTensor, *types: ir.DataType) -> ProgramNode:
     """A node that converts a tensor through some types; it belongs where another node does."""
     marks = (ROUNDS,) if x.dtype == y.dtype else ()
     steps = [_cast(i, dtype, *marks) for i, dtype in enumerate(types)]
-    return Node(node.name, IDENTITY, {}, [x], [y], x.dtype, [], steps, kernel=node.kernel)
+    return ProgramNode(node.name, IDENTITY, {}, [x], [y], x.dtype, [], steps, kernel=node.kernel)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from eqsat.backends import region
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import Buffer
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 from eqsat.schema.size_questions import any_free
 
-Location = Callable[[Tensor], str]
+Location = Callable[[ProgramTensor], str]
 """A pointer to the elements of a tensor."""
 
 
@@ -40,7 +40,7 @@ def _value(buffer: Buffer, location: Location) -> str:
     """What the halo holds in C."""
     pad, dtype = buffer.pad, buffer.owner.dtype
     assert pad is not None
-    if isinstance(pad, Tensor):
+    if isinstance(pad, ProgramTensor):
         return f"*({location(pad)})"
     assert not isinstance(pad, region.Tensor), "a tensor that is not one of a program"
     return str(int(pad) & 255) if _is_bytewise(buffer) else c_types.literal(pad, dtype)
@@ -48,7 +48,7 @@ def _value(buffer: Buffer, location: Location) -> str:
 
 def _is_bytewise(buffer: Buffer) -> bool:
     """Whether all bytes of the halo are equal."""
-    return c_types.size(buffer.owner.dtype) == 1 or (not isinstance(buffer.pad, Tensor) and buffer.pad == 0)
+    return c_types.size(buffer.owner.dtype) == 1 or (not isinstance(buffer.pad, ProgramTensor) and buffer.pad == 0)
 
 
 def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, value: str) -> list[str]:

@@ -11,13 +11,13 @@ from eqsat.codegen import c_types
 from eqsat.codegen.entry_arguments import sizes_in
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.parallel import whole
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 from eqsat.codegen.shared_functions import CFunction
 from eqsat.codegen.sharing import Share, StageShare
 
 
 def kernel_function(
-    operands: Sequence[tuple[Tensor, str, bool]],
+    operands: Sequence[tuple[ProgramTensor, str, bool]],
     in_place: bool,
     kernel: Kernel,
     shared: tuple[str, Share | StageShare] | None,

@@ -38,7 +38,7 @@ def indices(index: Sequence[Index]) -> list[str]:
     return [str(i) for i in index]
 
 
-class Tensor:
+class TemplateTensor:
     """An operand as templates see it.
 
     Attributes:
@@ -70,29 +70,29 @@ class Tensor:
         """The element in the type that it is computed in."""
         return self._writer.load(self.operand, indices(index))
 
-    def _with(self, shape: Shape, strides: Shape) -> Tensor:
-        return Tensor(self._writer, replace(self.operand, shape=shape, strides=strides))
+    def _with(self, shape: Shape, strides: Shape) -> TemplateTensor:
+        return TemplateTensor(self._writer, replace(self.operand, shape=shape, strides=strides))
 
-    def transpose(self, perm: Sequence[int]) -> Tensor:
+    def transpose(self, perm: Sequence[int]) -> TemplateTensor:
         """The same elements with permuted axes."""
         return self._with(tuple(self.shape[p] for p in perm), tuple(self.operand.strides[p] for p in perm))
 
-    def broadcast(self, shape: Sequence[int]) -> Tensor:
+    def broadcast(self, shape: Sequence[int]) -> TemplateTensor:
         """The same elements repeated to a shape."""
         return self._with(tuple(shape), broadcast_strides(self.shape, self.operand.strides, tuple(shape)))
 
-    def split(self, axis: int, sizes: Sequence[int]) -> Tensor:
+    def split(self, axis: int, sizes: Sequence[int]) -> TemplateTensor:
         """The same elements with one axis cut into several, the outermost first."""
         stride = self.operand.strides[axis]
         inner = tuple(stride * s for s in dense_strides(tuple(sizes)))
         shape, strides = self.shape, self.operand.strides
         return self._with((*shape[:axis], *sizes, *shape[axis + 1 :]), (*strides[:axis], *inner, *strides[axis + 1 :]))
 
-    def dense(self, shape: Sequence[int]) -> Tensor:
+    def dense(self, shape: Sequence[int]) -> TemplateTensor:
         """The elements of a dense operand in another shape."""
         return self._with(tuple(shape), dense_strides(tuple(shape)))
 
-    def vector(self, axis: int, rank: int) -> Tensor:
+    def vector(self, axis: int, rank: int) -> TemplateTensor:
         """An operand of one element: for all indices; of one axis: along ``axis`` of ``rank`` axes."""
         if self.size == 1:
             return self._with((1,) * rank, (0,) * rank)
@@ -103,7 +103,7 @@ class Tensor:
         return self._with(tuple(shape), tuple(strides))
 
 
-class Result(Tensor):
+class TemplateResult(TemplateTensor):
     """An output as templates see it."""
 
     def __init__(self, template: Template, number: int, view: View) -> None:
@@ -117,7 +117,7 @@ class Result(Tensor):
         """Statements that store a computed value; in output 0 through the epilogue."""
         return self._template.captured(lambda: self._store(value, indices(index)))
 
-    def copy(self, source: Tensor, index: Sequence[Index], place: Sequence[Index]) -> str:
+    def copy(self, source: TemplateTensor, index: Sequence[Index], place: Sequence[Index]) -> str:
         """Statements that store an element of an operand; without epilogue its bits as they are."""
         if self.number == 0 and self._writer.task.epilogue.steps:
             return self.store(source.load(*index), *place)
@@ -148,9 +148,9 @@ class Inputs:
     def __len__(self) -> int:
         return len(self._writer.task.inputs)
 
-    def __getitem__(self, index: int) -> Tensor | None:
+    def __getitem__(self, index: int) -> TemplateTensor | None:
         found = self._writer.input(index)
-        return None if found is None else Tensor(self._writer, found)
+        return None if found is None else TemplateTensor(self._writer, found)
 
 
 class Template(LoopWriter):
@@ -159,17 +159,17 @@ class Template(LoopWriter):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.x = Inputs(self)
-        self.y = [None if v is None else Result(self, i, v) for i, v in enumerate(task.outputs)]
+        self.y = [None if v is None else TemplateResult(self, i, v) for i, v in enumerate(task.outputs)]
 
-    def operand(self, number: int) -> Tensor:
+    def operand(self, number: int) -> TemplateTensor:
         """Input that cannot be absent."""
-        return Tensor(self, self.required(number))
+        return TemplateTensor(self, self.required(number))
 
-    def operands(self, *numbers: int) -> list[Tensor]:
+    def operands(self, *numbers: int) -> list[TemplateTensor]:
         """Inputs that cannot be absent, in the order in which constants among them become parameters."""
         return [self.operand(number) for number in numbers]
 
-    def result(self, number: int = 0) -> Result:
+    def result(self, number: int = 0) -> TemplateResult:
         """Output that has readers."""
         found = self.y[number]
         assert found is not None
@@ -183,9 +183,9 @@ class Template(LoopWriter):
         self.lines = before
         return text
 
-    def table(self, array: np.ndarray) -> Tensor:
+    def table(self, array: np.ndarray) -> TemplateTensor:
         """A constant array."""
-        return Tensor(self, self.constant(array))
+        return TemplateTensor(self, self.constant(array))
 
     def literal(self, value: Any, dtype: ir.DataType) -> str:
         """A number in the type that ``dtype`` is computed in."""
@@ -235,7 +235,7 @@ def _loops(
     return "\n".join([*mark, *(heads or ["{"]), caller(index), "}" * max(len(heads), 1), ""])
 
 
-def only(operand: Tensor | None) -> str:
+def only(operand: TemplateTensor | None) -> str:
     """The element of an operand that has one; 0 where it is absent."""
     return "0" if operand is None else operand.load(*["0"] * operand.rank)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from eqsat.codegen.buffers import Buffer, Kind, Place, memory_order
+from eqsat.codegen.buffers import Buffer, BufferPiece, Kind, memory_order
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.halo_values import HaloValues, resolved
 from eqsat.codegen.kernel import Family, Halo, Pad, Shape, Want, Wants
 from eqsat.codegen.placed_program import Layout
-from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.program import IDENTITY, Group, Operand, Program, ProgramNode, ProgramTensor
 from eqsat.codegen.shapes import type_of
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
@@ -43,10 +43,10 @@ class _Planner:
         self.now = 0
         self.group: int | None = None
         self.halo_values = HaloValues(program.inputs)
-        self.conversions: dict[tuple[Tensor, int | None], list[Tensor]] = {}
-        self.wants: dict[Node, Wants] = {}
-        self.outputs: dict[Tensor, int] = {}
-        self.joins: dict[Tensor, tuple[Node, int]] = {}
+        self.conversions: dict[tuple[ProgramTensor, int | None], list[ProgramTensor]] = {}
+        self.wants: dict[ProgramNode, Wants] = {}
+        self.outputs: dict[ProgramTensor, int] = {}
+        self.joins: dict[ProgramTensor, tuple[ProgramNode, int]] = {}
         for i, (_, tensor) in enumerate(program.outputs):
             self.outputs.setdefault(tensor, i)
 
@@ -82,7 +82,7 @@ class _Planner:
 
     # ---- wants -----------------------------------------------------------------------------------------
 
-    def _family(self, node: Node) -> Family:
+    def _family(self, node: ProgramNode) -> Family:
         families = self.layout.families
         if node not in families:
             found = family_of(node)
@@ -94,14 +94,14 @@ class _Planner:
             self.wants[node] = wants
         return families[node]
 
-    def _enter(self, group: Group, node: Node) -> None:
+    def _enter(self, group: Group, node: ProgramNode) -> None:
         """Operands of a backend's run: dense, row-major, and alive until it is executed."""
         self.group = None
         for number, operand in enumerate(group.operands):
             self.consumers.setdefault(operand, []).append(node)
             group.operands[number] = self._granted(operand, Want(strict=True, dense=True))
 
-    def _wanted(self, node: Node, tensor: Tensor) -> list[Want]:
+    def _wanted(self, node: ProgramNode, tensor: ProgramTensor) -> list[Want]:
         """The want of a node for a tensor that it reads."""
         if node not in self.wants:
             return []
@@ -111,7 +111,7 @@ class _Planner:
             found.append(replace(wants.output(0), halo=(), pad=0))
         return found
 
-    def _order(self, tensor: Tensor, node: Node) -> Order:
+    def _order(self, tensor: ProgramTensor, node: ProgramNode) -> Order:
         """Order of axes for a buffer that the node makes for one of its outputs."""
         rank = len(tensor.shape)
         rows = tuple(range(rank))
@@ -139,27 +139,27 @@ class _Planner:
         if want.follows is not None and want.follows < len(node.inputs):
             sources.insert(0, node.inputs[want.follows])
         for source in sources:
-            if isinstance(source, Tensor) and source.shape == tensor.shape:
+            if isinstance(source, ProgramTensor) and source.shape == tensor.shape:
                 return memory_order(self.layout.view(source))
         return rows
 
     # ---- buffers ---------------------------------------------------------------------------------------
 
-    def _make(self, tensor: Tensor, order: Order, kind: Kind = "arena", index: int = 0) -> Place:
+    def _make(self, tensor: ProgramTensor, order: Order, kind: Kind = "arena", index: int = 0) -> BufferPiece:
         buffer = Buffer(tensor, order)
         if kind != "arena":
             buffer.kind, buffer.index, buffer.rigid = kind, index, True
         self.layout.buffers.append(buffer)
         self.halo_values.make(buffer, len(self.layout.nodes), self.group)
-        place = Place.whole(buffer)
+        place = BufferPiece.whole(buffer)
         self._put(tensor, place)
         return place
 
-    def _put(self, tensor: Tensor, place: Place) -> None:
+    def _put(self, tensor: ProgramTensor, place: BufferPiece) -> None:
         self.places[tensor] = place
         place.buffer.tensors.append(tensor)
 
-    def _place_output(self, tensor: Tensor, node: Node) -> None:
+    def _place_output(self, tensor: ProgramTensor, node: ProgramNode) -> None:
         """A place for a result of a node: the caller's memory, within a concatenation, or a new buffer."""
         if tensor in self.places:
             return
@@ -182,7 +182,7 @@ class _Planner:
                 return
         self._make(tensor, order)
 
-    def _in_place(self, node: Node) -> bool:
+    def _in_place(self, node: ProgramNode) -> bool:
         """Put output 0 at the place of an operand whose last reader this is, if the family allows it."""
         tensor = node.outputs[0]
         if tensor is None or tensor in self.places or tensor in self.outputs or tensor in self.joins:
@@ -193,7 +193,7 @@ class _Planner:
             if output != 0:
                 continue
             x = node.inputs[source] if source >= 0 else node.operands[-1 - source]
-            if not isinstance(x, Tensor) or x.shape != tensor.shape or x.dtype != tensor.dtype:
+            if not isinstance(x, ProgramTensor) or x.shape != tensor.shape or x.dtype != tensor.dtype:
                 continue
             place = self.places[x]
             if place.buffer.kind != "arena" or not self._dies(place.buffer, node) or place.strides is not None:
@@ -208,7 +208,7 @@ class _Planner:
             others = [y for i, y in enumerate(node.inputs) if i != source] + [
                 y for k, y in enumerate(node.operands) if -1 - k != source
             ]
-            shared = [y for y in others if isinstance(y, Tensor) and self.places[y].buffer is place.buffer]
+            shared = [y for y in others if isinstance(y, ProgramTensor) and self.places[y].buffer is place.buffer]
             if any(y is not x or not node.is_chain for y in shared):
                 continue
             want = self.wants[node].output(0)
@@ -219,7 +219,7 @@ class _Planner:
             return True
         return False
 
-    def _pads_agree(self, tensor: Tensor, buffer: Buffer) -> bool:
+    def _pads_agree(self, tensor: ProgramTensor, buffer: Buffer) -> bool:
         """Whether readers that want a halo around the tensor can have it in the buffer."""
         for reader in self.consumers.get(tensor, ()):
             for want in self._wanted(reader, tensor):
@@ -229,7 +229,7 @@ class _Planner:
                     return False
         return True
 
-    def _dies(self, buffer: Buffer, node: Node) -> bool:
+    def _dies(self, buffer: Buffer, node: ProgramNode) -> bool:
         """Whether the buffer has no readers after a node."""
         for tensor in buffer.tensors:
             if tensor in self.outputs:
@@ -244,14 +244,14 @@ class _Planner:
 
     # ---- nodes -----------------------------------------------------------------------------------------
 
-    def _compute(self, node: Node) -> None:
+    def _compute(self, node: ProgramNode) -> None:
         self._family(node)
         wants = self.wants[node]
         for i, x in enumerate(node.inputs):
-            if isinstance(x, Tensor):
+            if isinstance(x, ProgramTensor):
                 node.inputs[i] = self._granted(x, resolved(wants.input(i), node))
         for k, x in enumerate(node.operands):
-            if isinstance(x, Tensor) and x.shape == node.output.shape:
+            if isinstance(x, ProgramTensor) and x.shape == node.output.shape:
                 node.operands[k] = self._granted(x, replace(wants.output(0), halo=(), pad=0))
         if not self._in_place(node):
             for tensor in node.writes():
@@ -263,7 +263,7 @@ class _Planner:
             if wants.output(i).dense:
                 self.places[tensor].buffer.rigid = True
 
-    def _granted(self, tensor: Tensor, want: Want) -> Tensor:
+    def _granted(self, tensor: ProgramTensor, want: Want) -> ProgramTensor:
         """The tensor itself if it lies as wanted, else a converted copy of it."""
         place = self.places[tensor]
         view = place.view(tensor)
@@ -287,7 +287,7 @@ class _Planner:
         self.consumers[copy] = self.consumers.get(tensor, [])
         return copy
 
-    def _grown(self, place: Place, shape: Shape, halo: Halo, pad: Pad) -> bool:
+    def _grown(self, place: BufferPiece, shape: Shape, halo: Halo, pad: Pad) -> bool:
         """Extends the halo around a piece; False if that is impossible."""
         return self.halo_values.is_known(pad, place.buffer, self.group) and place.grow_halo(shape, halo, pad)
 
@@ -302,11 +302,11 @@ class _Planner:
             for want in self._wanted(reader, tensor)
         )
 
-    def _converted(self, tensor: Tensor, want: Want) -> Tensor:
+    def _converted(self, tensor: ProgramTensor, want: Want) -> ProgramTensor:
         """A copy that satisfies the want."""
         view = self.layout.view(tensor)
         order = want.order or (tuple(range(view.rank)) if want.strict or want.dense else memory_order(view))
-        copy = Tensor(f"{tensor.name}_converted", tensor.dtype, tensor.shape)
+        copy = ProgramTensor(f"{tensor.name}_converted", tensor.dtype, tensor.shape)
         place = self._make(copy, order)
         if want.halo:
             grown = self._grown(place, copy.shape, want.halo, want.pad)
@@ -316,15 +316,15 @@ class _Planner:
         self._insert_copy(tensor, copy)
         return copy
 
-    def _insert_copy(self, source: Operand, copy: Tensor) -> Node:
-        node = Node(copy.name, IDENTITY, {}, [source], [copy], copy.dtype, group=self.group)
+    def _insert_copy(self, source: Operand, copy: ProgramTensor) -> ProgramNode:
+        node = ProgramNode(copy.name, IDENTITY, {}, [source], [copy], copy.dtype, group=self.group)
         self._family(node)
         self.layout.nodes.append(node)
         return node
 
-    def _piece(self, node: Node) -> None:
+    def _piece(self, node: ProgramNode) -> None:
         x = node.inputs[0]
-        assert isinstance(x, Tensor)
+        assert isinstance(x, ProgramTensor)
         place = self.places[x]
         moves = any(t in self.outputs for t in node.writes())
         found = pieces(node, place)
@@ -339,14 +339,14 @@ class _Planner:
             if piece.strides is not None:
                 piece.buffer.rigid = True
             if moves and tensor in self.outputs:
-                source = Tensor(f"{tensor.name}_piece", tensor.dtype, tensor.shape)
+                source = ProgramTensor(f"{tensor.name}_piece", tensor.dtype, tensor.shape)
                 self._put(source, piece)
                 self._make(tensor, tuple(range(len(tensor.shape))), "output", self.outputs[tensor])
                 self._insert_copy(source, tensor)
             else:
                 self._put(tensor, piece)
 
-    def _reshape_copied(self, node: Node, x: Tensor) -> None:
+    def _reshape_copied(self, node: ProgramNode, x: ProgramTensor) -> None:
         """A reshape that needs a copy: directly into its result, viewed with the operand's dimensions if possible."""
         out = node.output
         rows = tuple(range(len(out.shape)))
@@ -356,7 +356,7 @@ class _Planner:
             place = self._make(out, self._order(out, node))
             if place.split(out.shape, x.shape) is None and place.reshaped(out.shape, x.shape) is None:
                 place.buffer.order = rows
-        seen = Tensor(f"{out.name}_before", x.dtype, x.shape)
+        seen = ProgramTensor(f"{out.name}_before", x.dtype, x.shape)
         piece = place.without_ones(out.shape, x.shape) or place.split(out.shape, x.shape)
         if piece is None:
             piece = place.reshaped(out.shape, x.shape)
@@ -373,7 +373,7 @@ class _Planner:
 
     # ---- concatenation ---------------------------------------------------------------------------------
 
-    def _plan_join(self, node: Node) -> None:
+    def _plan_join(self, node: ProgramNode) -> None:
         """The operands of a concatenation that may be computed directly into its result."""
         producers = self.program.producers()
         if not self._is_placeable(node, producers):
@@ -382,21 +382,21 @@ class _Planner:
         start = 0
         for x in node.inputs:
             assert x is not None
-            if isinstance(x, Tensor):
+            if isinstance(x, ProgramTensor):
                 producer = producers.get(x)
                 once = sum(y is x for y in node.inputs) == 1
                 if producer is not None and once and not is_piece(producer) and x not in self.outputs:
                     self.joins.setdefault(x, (node, start))
             start += x.shape[axis]
 
-    def _is_placeable(self, node: Node, producers: Mapping[Tensor, Node]) -> bool:
+    def _is_placeable(self, node: ProgramNode, producers: Mapping[ProgramTensor, ProgramNode]) -> bool:
         """Whether data decides no size of a concatenation after its first operand is computed."""
         sizes = set(node.depends_on())
         found = [i for i, other in enumerate(self.program.nodes) if not sizes.isdisjoint(other.found)]
-        made = [producers[x] for x in node.inputs if isinstance(x, Tensor) and x in producers]
+        made = [producers[x] for x in node.inputs if isinstance(x, ProgramTensor) and x in producers]
         return not found or not any(self.position[n] < found[-1] or n.operator == _CONCAT for n in made)
 
-    def _place_joined(self, node: Node, order: Order) -> None:
+    def _place_joined(self, node: ProgramNode, order: Order) -> None:
         """A place for the result of a concatenation, asked for by the first operand that is computed."""
         out = node.output
         if out in self.outputs:
@@ -417,11 +417,11 @@ class _Planner:
                     votes[want.order or rows] = votes.get(want.order or rows, 0) + 1
         self._make(out, max(votes.items(), key=lambda vote: vote[1])[0] if votes else order)
 
-    def _join(self, node: Node) -> None:
+    def _join(self, node: ProgramNode) -> None:
         """Copy the operands of a concatenation that are not in place yet."""
         out = node.output
         if out not in self.places:
-            first = next((x for x in node.inputs if isinstance(x, Tensor) and x.shape), None)
+            first = next((x for x in node.inputs if isinstance(x, ProgramTensor) and x.shape), None)
             order = memory_order(self.layout.view(first)) if first is not None else tuple(range(len(out.shape)))
             self._place_joined(node, order)
         axis = node.attributes["axis"] % len(out.shape)
@@ -430,20 +430,20 @@ class _Planner:
             assert x is not None
             piece = self.places[out].sliced(axis, start)
             start += x.shape[axis]
-            if isinstance(x, Tensor) and x in self.places:
+            if isinstance(x, ProgramTensor) and x in self.places:
                 placed = self.places[x]
                 if x in self.joins and self.joins[x][0] is node and placed.buffer is piece.buffer and placed == piece:
                     continue
             if 0 in x.shape:
                 continue
-            target = Tensor(f"{out.name}_part", out.dtype, x.shape)
+            target = ProgramTensor(f"{out.name}_part", out.dtype, x.shape)
             self._put(target, piece)
             self._insert_copy(x, target)
 
     # ---- outputs ---------------------------------------------------------------------------------------
 
-    def _copy_to_output(self, tensor: Tensor, index: int) -> None:
+    def _copy_to_output(self, tensor: ProgramTensor, index: int) -> None:
         """Copies results that lie elsewhere, or are returned twice, at the end."""
-        copy = Tensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
+        copy = ProgramTensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
         self._make(copy, tuple(range(len(tensor.shape))), "output", index)
         self._insert_copy(tensor, copy)

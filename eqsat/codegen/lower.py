@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx_ir as ir
 
 from eqsat.backends.read import plain
 from eqsat.backends.region import Dequantized
@@ -18,14 +17,23 @@ from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
 from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
-from eqsat.codegen.family_choice import check_families, decide
-from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
+from eqsat.codegen.family_choice import check_families, decide_entry
+from eqsat.codegen.found_sizes import SizeLimits, Unbounded, names_in
 from eqsat.codegen.half_precision import HalfPrecision
-from eqsat.codegen.kernels.shared.families import entry_name, families
 from eqsat.codegen.lowered_scope import Scope
-from eqsat.codegen.operator_call import Call, Results
+from eqsat.codegen.operator_call import OperatorCall
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion, elsewhere
+from eqsat.codegen.program import (
+    IDENTITY,
+    Operand,
+    Operands,
+    Program,
+    ProgramNode,
+    ProgramTensor,
+    WholeKernel,
+    WholeRegion,
+    elsewhere,
+)
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
@@ -60,7 +68,7 @@ def lower(
     *,
     decided: bool = False,
     sizes: FreeSizes | None = None,
-    limits: Limits | None = None,
+    limits: SizeLimits | None = None,
     ranges: Sequence[Range | None] = (),
 ) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
@@ -76,7 +84,7 @@ def lower(
         limits: What the caller says of sizes that data decides.
         ranges: Between which numbers the elements of the inputs lie, as far as that is known.
     """
-    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or Limits()).run(ranges)
+    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or SizeLimits()).run(ranges)
 
 
 class _Lowering:
@@ -89,14 +97,14 @@ class _Lowering:
         problems: Problems,
         decided: bool,
         sizes: FreeSizes,
-        limits: Limits,
+        limits: SizeLimits,
     ) -> None:
         self.shapes = Shapes(sizes)
         self.plan = plan
         self.pieces = pieces
         self.name = name
         self.decided = decided
-        self.nodes: list[Node] = []
+        self.nodes: list[ProgramNode] = []
         self.regions: list[WholeRegion] = []
         self.dequantized: dict[int, Dequantized] = {}
         self.bodies = bodies
@@ -124,7 +132,7 @@ class _Lowering:
             name = output_name(plan, i)
             if isinstance(found, np.ndarray):
                 found = self._stored_constant(name, found)
-            if isinstance(found, Tensor):
+            if isinstance(found, ProgramTensor):
                 outputs.append((name, found))
         program = Program(self.name, inputs, outputs, self.nodes, self.regions, dequantized=self.dequantized)
         self.halves.lower(program)
@@ -150,7 +158,7 @@ class _Lowering:
             self._node(scope, node)
         return scope.values
 
-    def _tensor(self, name: str, known: TensorType | None, what: str) -> Tensor | None:
+    def _tensor(self, name: str, known: TensorType | None, what: str) -> ProgramTensor | None:
         if known is None:
             self.problems.add(f"{what} that is not a tensor of known type", name)
         elif not c_types.is_supported(known.dtype):
@@ -158,18 +166,17 @@ class _Lowering:
         else:
             shape = self.shapes.of(known)
             if not isinstance(shape, str):
-                return Tensor(name, known.dtype, shape)
+                return ProgramTensor(name, known.dtype, shape)
             self.problems.add(f"{what} {shape}", name)
         return None
 
-    def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
+    def _stored_constant(self, name: str, value: np.ndarray) -> ProgramTensor | None:
         """An output that is constant is written by a copy."""
         if is_sizes(value):
             return self.found.sizes.written(name, value)
-        dtype = ir.DataType.from_numpy(value.dtype) if value.dtype != object else ir.DataType.STRING
-        tensor = self._tensor(name, TensorType(dtype, value.shape), "output")
+        tensor = self._tensor(name, type_of(value), "output")
         if tensor is not None:
-            self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
+            self.nodes.append(ProgramNode(name, IDENTITY, {}, [value], [tensor], tensor.dtype))
         return tensor
 
     def _node(self, scope: Scope, node: PlanNode) -> None:
@@ -202,7 +209,7 @@ class _Lowering:
             if not is_known(op) and not has_subgraphs(node.attrs):
                 self.problems.add_operator(op, name)
 
-    def _region(self, piece: SavedFunction, call: PlanNode, given: list[Operand | None]) -> list[Operand | None]:
+    def _region(self, piece: SavedFunction, call: PlanNode, given: Operands) -> Operands:
         number = None
         if call.op in self.pieces.whole:
             number = len(self.regions)
@@ -215,8 +222,8 @@ class _Lowering:
         return results
 
     def _kernel(
-        self, scope: Scope, node: PlanNode, given: list[Operand | None], name: str, region: int, call: str = ""
-    ) -> list[Operand | None]:
+        self, scope: Scope, node: PlanNode, given: Operands, name: str, region: int, call: str = ""
+    ) -> Operands:
         """A kernel of a region that stays whole."""
         whole, first, attrs, label = self.regions[region], len(self.nodes), node.attrs, node.name or node.op.name
         if not has_subgraphs(attrs):
@@ -232,9 +239,7 @@ class _Lowering:
         whole.kernels.append(kernel)
         return results
 
-    def _operator(
-        self, scope: Scope, node: PlanNode, given: list[Operand | None], name: str, *, decided: bool = False
-    ) -> list[Operand | None]:
+    def _operator(self, scope: Scope, node: PlanNode, given: Operands, name: str, *, decided: bool = False) -> Operands:
         """A plain operator or a composite; ``decided`` where the plan says how C computes it."""
         first = len(self.nodes)
         used = [v is not None and v in scope.read for v in node.outputs]
@@ -260,39 +265,34 @@ class _Lowering:
             for made in self.nodes[first:]:
                 # Fusion forms chains of steps, unless a composite was chosen.
                 if is_chosen or not made.is_chain:
-                    for known in families(made.operator):
-                        free = self.shapes.received or any(True for _ in made.depends_on())
-                        if free and known.rank == 0:
-                            continue  # Chosen where the conditions of faster kernels are unknown.
-                        if entry_name(known.name) == node.family:
-                            decide(made, known.name)
+                    decide_entry(made, node.family, bool(self.shapes.received))
         return results
 
     def _converted(self, node: PlanNode, operand: Operand | None, name: str) -> Operand | None:
         """A conversion between layouts."""
-        if not isinstance(operand, Tensor):
+        if not isinstance(operand, ProgramTensor):
             return operand
         order = converted_order(operand, innermost=node.op == CHANNELS_LAST.op)
         if order is None:
             return operand
-        copy = Tensor(name, operand.dtype, operand.shape, order)
-        self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
+        copy = ProgramTensor(name, operand.dtype, operand.shape, order)
+        self.nodes.append(ProgramNode(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
         return copy
 
     def apply(
         self,
         op: OpKey,
         attrs: Attrs,
-        operands: list[Operand | None],
+        operands: Operands,
         types: list[TensorType | None],
         used: list[bool],
         names: list[str],
         name: str,
         depth: int = 0,
-    ) -> list[Operand | None]:
+    ) -> Operands:
         """One operator: folded, replaced by simpler ones, or kept as a node."""
         count = len(used)
-        none: list[Operand | None] = [None] * count
+        none: Operands = [None] * count
         while operands and operands[-1] is None:
             operands = operands[:-1]
         if any(isinstance(value, GraphAttr) for _, value in attrs):
@@ -305,7 +305,7 @@ class _Lowering:
         given = [type_of(x) for x in operands]
         attrs = complete(op, attrs, given, count)
         try:
-            sized = self.found.lower(Call(op, attrs, operands, types, used, names, name, depth))
+            sized = self.found.lower(OperatorCall(op, attrs, operands, types, used, names, name, depth))
         except Unbounded as size:
             self.problems.add(size.reason, name)
             return none
@@ -322,12 +322,12 @@ class _Lowering:
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
                     for i, x in enumerate(operands)
                 ]
-        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], Tensor):
+        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], ProgramTensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
             try:
-                constants = [x for x in operands if not isinstance(x, Tensor)]
+                constants = [x for x in operands if not isinstance(x, ProgramTensor)]
                 folded = fold(op, attrs, constants, count, largest=self.largest)
                 if not any(isinstance(x, list) for x in folded):  # Sequences are no operands of C.
                     self._remember(op, constants, folded[0])
@@ -339,7 +339,7 @@ class _Lowering:
             expanded = self._expanded(op, attrs, operands, used, name, depth, is_only=True)
             if expanded is not None:
                 return expanded
-        outputs: list[Tensor | None] = []
+        outputs: list[ProgramTensor | None] = []
         for i in range(count):
             if not used[i]:
                 outputs.append(None)
@@ -348,7 +348,7 @@ class _Lowering:
             if tensor is None:
                 return none
             outputs.append(tensor)
-        node = Node(name, op, plain(attrs), operands, outputs, anchor_dtype(outputs, types))
+        node = ProgramNode(name, op, plain(attrs), operands, outputs, anchor_dtype(outputs, types))
         self.found.sizes.note(op, node.attributes, operands, outputs)
         made, results = canonical(node)
         if not all(self.halves.is_computable(n) for n in made):
@@ -369,8 +369,15 @@ class _Lowering:
                 self.dequantized[id(result)] = Dequantized(result, quantized, scale, zero)
 
     def _expanded(
-        self, op: OpKey, attrs: Attrs, operands: Results, used: list[bool], name: str, depth: int, is_only: bool = False
-    ) -> Results | None:
+        self,
+        op: OpKey,
+        attrs: Attrs,
+        operands: Operands,
+        used: list[bool],
+        name: str,
+        depth: int,
+        is_only: bool = False,
+    ) -> Operands | None:
         """An operator without a kernel by its definition in terms of others, if it has one.
 
         Args:
@@ -384,8 +391,7 @@ class _Lowering:
             return None
         kept, sizes = len(self.nodes), self.found.remembered()
         problems = {k: list(v) for k, v in self.problems.nodes.items()}
-        count = len(used)
-        results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
+        results = self._body(body, operands, [None] * len(used), used, [""] * len(used), name, depth)
         if not is_only and any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
             self.found.forget(sizes)
@@ -396,7 +402,7 @@ class _Lowering:
     def _body(
         self,
         body: Body,
-        operands: list[Operand | None],
+        operands: Operands,
         types: list[TensorType | None],
         used: list[bool],
         names: list[str],
@@ -404,14 +410,14 @@ class _Lowering:
         depth: int = 0,
         *,
         layouts: bool = False,
-    ) -> list[Operand | None]:
+    ) -> Operands:
         """The operators of a body.
 
         Args:
             types, used, names: Of its results; a name is empty where the result has none of its own.
             layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
         """
-        values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
+        values: Operands = [*operands, *[None] * (body.inputs - len(operands))]
         refused: set[int | None] = set()
         result = {v: k for k, v in enumerate(body.results) if k < len(used)}
         read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])
@@ -436,7 +442,7 @@ class _Lowering:
             values += made
         results = [values[i] for i in body.results]
         orders = [n.op for n in body.nodes if n.op in LAYOUTS] if layouts else []
-        if orders and isinstance(found := results[0], Tensor):
+        if orders and isinstance(found := results[0], ProgramTensor):
             # A kernel's operand has the layout of its tensor; its result was made by the kernel alone.
             rows, innermost = usual_orders(found)
             found.name, found.order = names[0] or found.name, innermost if CHANNELS_LAST.op in orders else rows

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.program import FINDING, IDENTITY, Operand, Operands, ProgramNode, ProgramTensor
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """An operator to be lowered.
 
     Attributes:
@@ -27,7 +27,7 @@ class Call:
 
     op: OpKey
     attrs: Attrs
-    operands: list[Operand | None]
+    operands: Operands
     types: list[TensorType | None]
     used: list[bool]
     names: list[str]
@@ -43,27 +43,24 @@ class Call:
         return self.names[number] or f"{self.name}_{number}"
 
 
-Results = list[Operand | None]
-
-
 def finding_node(
     operator: str,
-    call: Call,
+    call: OperatorCall,
     attributes: Mapping[str, object],
     inputs: Sequence[Operand | None],
-    outputs: Sequence[Tensor | None],
-) -> Node:
+    outputs: Sequence[ProgramTensor | None],
+) -> ProgramNode:
     """A node of what programs do about sizes, for an operator."""
     dtype = next(t.dtype for t in outputs if t is not None)
-    return Node(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype)
+    return ProgramNode(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype)
 
 
-def in_memory(call: Call, x: Operand, nodes: list[Node]) -> Tensor:
+def in_memory(call: OperatorCall, x: Operand, nodes: list[ProgramNode]) -> ProgramTensor:
     """An operand as a tensor; a constant is copied."""
-    if isinstance(x, Tensor):
+    if isinstance(x, ProgramTensor):
         return x
     known = type_of(x)
     assert known is not None
-    copy = Tensor(f"{call.name}_constant", known.dtype, x.shape)
-    nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
+    copy = ProgramTensor(f"{call.name}_constant", known.dtype, x.shape)
+    nodes.append(ProgramNode(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
     return copy

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eqsat.codegen.buffers import Buffer, Place
+from eqsat.codegen.buffers import Buffer, BufferPiece
 from eqsat.codegen.kernel import Family, Task, View
-from eqsat.codegen.program import Node, Tensor
+from eqsat.codegen.program import ProgramNode, ProgramTensor
 
 
 @dataclass
@@ -21,15 +21,15 @@ class Layout:
         in_place: Nodes with an operand that shares storage with output 0.
     """
 
-    nodes: list[Node] = field(default_factory=list)
-    families: dict[Node, Family] = field(default_factory=dict)
-    places: dict[Tensor, Place] = field(default_factory=dict)
+    nodes: list[ProgramNode] = field(default_factory=list)
+    families: dict[ProgramNode, Family] = field(default_factory=dict)
+    places: dict[ProgramTensor, BufferPiece] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
-    in_place: set[Node] = field(default_factory=set)
+    in_place: set[ProgramNode] = field(default_factory=set)
 
-    def view(self, tensor: Tensor) -> View:
+    def view(self, tensor: ProgramTensor) -> View:
         return self.places[tensor].view(tensor)
 
-    def task(self, node: Node) -> Task:
+    def task(self, node: ProgramNode) -> Task:
         """The final task of a node."""
         return node.task(self.view)

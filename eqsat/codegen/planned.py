@@ -12,7 +12,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Coverage, Tally
 from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.control.body_model import body_model
-from eqsat.codegen.found_sizes import Limits
+from eqsat.codegen.found_sizes import SizeLimits
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.kernels.bytes.table import look_up_bytes
 from eqsat.codegen.layout import plan_layout
@@ -53,7 +53,7 @@ class Choices:
     backends: Mapping[str, Backend] = field(default_factory=dict)
     unavailable: Unavailable = field(default_factory=dict)
     sizes: FreeSizes = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: SizeLimits = field(default_factory=SizeLimits)
 
 
 @dataclass(frozen=True)

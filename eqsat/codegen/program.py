@@ -41,7 +41,7 @@ RESHAPE = OpKey("", "Reshape")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Tensor(region.Tensor):
+class ProgramTensor(region.Tensor):
     """A value that exists at run time.
 
     Attributes:
@@ -51,12 +51,15 @@ class Tensor(region.Tensor):
     order: tuple[int, ...] | None = None
 
 
-Operand = Tensor | np.ndarray
+Operand = ProgramTensor | np.ndarray
 """An operand of a node: a tensor or a constant."""
+
+Operands = list[Operand | None]
+"""Operands or results of a node; None where one is absent or has no reader."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class ProgramNode:
     """One kernel: an anchor followed by elementwise steps.
 
     Attributes:
@@ -77,8 +80,8 @@ class Node:
     name: str
     operator: OpKey
     attributes: Mapping[str, Any]
-    inputs: list[Operand | None]
-    outputs: list[Tensor | None]
+    inputs: Operands
+    outputs: list[ProgramTensor | None]
     dtype: ir.DataType
     operands: list[Operand] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -88,18 +91,18 @@ class Node:
     kernel: tuple[int, int] | None = None
 
     @property
-    def output(self) -> Tensor:
+    def output(self) -> ProgramTensor:
         found = self.outputs[0]
         assert found is not None
         return found
 
-    def reads(self) -> Iterator[Tensor]:
+    def reads(self) -> Iterator[ProgramTensor]:
         """Tensors that it reads, each as often as it does."""
         for operand in (*self.inputs, *self.operands):
-            if isinstance(operand, Tensor):
+            if isinstance(operand, ProgramTensor):
                 yield operand
 
-    def writes(self) -> Iterator[Tensor]:
+    def writes(self) -> Iterator[ProgramTensor]:
         """Tensors that it computes."""
         return (t for t in self.outputs if t is not None)
 
@@ -131,7 +134,7 @@ class Node:
             for n in self.attributes["values"]:
                 yield from symbols(n)
 
-    def replace_reads(self, old: Tensor, new: Operand) -> None:
+    def replace_reads(self, old: ProgramTensor, new: Operand) -> None:
         """Read another tensor instead."""
         self.inputs = [new if x is old else x for x in self.inputs]
         self.operands = [new if x is old else x for x in self.operands]
@@ -157,13 +160,13 @@ class Node:
             names.insert(0, "Copy" if self.is_chain else str(self.operator))
         return " + ".join(names)
 
-    def task(self, view: Callable[[Tensor], View]) -> Task:
+    def task(self, view: Callable[[ProgramTensor], View]) -> Task:
         """The task for a family, with the tensors where ``view`` says."""
-        inputs = [view(x) if isinstance(x, Tensor) else x for x in self.inputs]
+        inputs = [view(x) if isinstance(x, ProgramTensor) else x for x in self.inputs]
         shape = next(t.shape for t in self.outputs if t is not None)
         if self.is_chain:
             inputs = [x.broadcast(shape) if isinstance(x, View) else x for x in inputs]
-        operands = tuple(view(x).broadcast(shape) if isinstance(x, Tensor) else x for x in self.operands)
+        operands = tuple(view(x).broadcast(shape) if isinstance(x, ProgramTensor) else x for x in self.operands)
         return Task(
             self.operator,
             self.attributes,
@@ -177,10 +180,10 @@ class Node:
         return self.task(lambda t: View.dense(t.dtype, t.shape))
 
 
-def elsewhere(node: Node) -> Node:
+def elsewhere(node: ProgramNode) -> ProgramNode:
     """A node for an operator that a backend alone computes."""
     dtype = next((t.dtype for t in node.outputs if t is not None), node.dtype)
-    return Node(node.name, ELSEWHERE, {"node": node}, list(node.inputs), list(node.outputs), dtype)
+    return ProgramNode(node.name, ELSEWHERE, {"node": node}, list(node.inputs), list(node.outputs), dtype)
 
 
 @dataclass(slots=True, eq=False)
@@ -197,10 +200,10 @@ class WholeKernel:
     name: str
     operator: str
     attributes: Mapping[str, Any]
-    operands: list[Operand | None]
-    places: list[Tensor | None]
+    operands: Operands
+    places: list[ProgramTensor | None]
     call: str = ""
-    results: list[Operand | None] = field(default_factory=list)
+    results: Operands = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -220,8 +223,8 @@ class WholeRegion:
     target: str
     backend: Backend | None
     kernels: list[WholeKernel] = field(default_factory=list)
-    inputs: list[Operand | None] = field(default_factory=list)
-    outputs: list[Operand | None] = field(default_factory=list)
+    inputs: Operands = field(default_factory=list)
+    outputs: Operands = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -241,9 +244,9 @@ class Group:
     region: Region
     backend: Backend | None
     kernels: tuple[Kernel, ...]
-    inputs: tuple[Tensor, ...] = ()
-    operands: list[Tensor] = field(default_factory=list)
-    results: list[Tensor] = field(default_factory=list)
+    inputs: tuple[ProgramTensor, ...] = ()
+    operands: list[ProgramTensor] = field(default_factory=list)
+    results: list[ProgramTensor] = field(default_factory=list)
     elsewhere: tuple[str, ...] = ()
 
 
@@ -263,9 +266,9 @@ class Program:
     """
 
     name: str
-    inputs: list[Tensor]
-    outputs: list[tuple[str, Tensor]]
-    nodes: list[Node]
+    inputs: list[ProgramTensor]
+    outputs: list[tuple[str, ProgramTensor]]
+    nodes: list[ProgramNode]
     regions: list[WholeRegion] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dequantized: dict[int, Dequantized] = field(default_factory=dict)
@@ -276,23 +279,23 @@ class Program:
         """The sizes that data decides, in the order in which the program finds them."""
         return [s for node in self.nodes for s in node.found]
 
-    def consumers(self) -> dict[Tensor, list[Node]]:
+    def consumers(self) -> dict[ProgramTensor, list[ProgramNode]]:
         """Nodes that read each tensor, each once."""
-        found: dict[Tensor, list[Node]] = {}
+        found: dict[ProgramTensor, list[ProgramNode]] = {}
         for node in self.nodes:
             for tensor in dict.fromkeys(node.reads()):
                 found.setdefault(tensor, []).append(node)
         return found
 
-    def producers(self) -> dict[Tensor, Node]:
+    def producers(self) -> dict[ProgramTensor, ProgramNode]:
         """The node that computes each tensor."""
         return {tensor: node for node in self.nodes for tensor in node.writes()}
 
     def remove_dead(self) -> None:
         """Drop nodes that no output depends on."""
-        needed: set[Tensor] = {tensor for _, tensor in self.outputs}
+        needed: set[ProgramTensor] = {tensor for _, tensor in self.outputs}
         sizes = {s for _, tensor in self.outputs for n in tensor.shape for s in symbols(n)}
-        kept: list[Node] = []
+        kept: list[ProgramNode] = []
         for node in reversed(self.nodes):
             if needed.isdisjoint(node.writes()) and sizes.isdisjoint(node.found) and not node.compares:
                 continue

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.found_sizes import FoundSizes
-from eqsat.codegen.program import FINDING, Node, Operand, Tensor
+from eqsat.codegen.program import FINDING, Operand, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.size import bounds
@@ -28,7 +28,7 @@ def resized_type(
     operands: Sequence[Operand | None],
     declared: TensorType | None,
     found: FoundSizes,
-    nodes: list[Node],
+    nodes: list[ProgramNode],
 ) -> TensorType | None:
     """The type of the result.
 
@@ -64,9 +64,9 @@ def resized_type(
         numbers = _numbers(declared, axes)
         given = found.written(f"{name}_says", says) if isinstance(says, np.ndarray) and is_sizes(says) else says
         asked = [k for k, n in enumerate(wanted) if n is None]
-        count = Tensor(f"{name}_sizes", ir.DataType.INT64, (len(asked),))
+        count = ProgramTensor(f"{name}_sizes", ir.DataType.INT64, (len(asked),))
         form = {"before": tuple(before), "asked": tuple(asked), "policy": policy}
-        nodes.append(Node(count.name, OpKey(FINDING, "ResizeSizes"), form, [given], [count], count.dtype))
+        nodes.append(ProgramNode(count.name, OpKey(FINDING, "ResizeSizes"), form, [given], [count], count.dtype))
         for k in asked:
             number = numbers[k]
             wanted[k] = found.size(name, (0, most[k])) if number is None else number
@@ -92,7 +92,7 @@ def _most(policy: str, says: Operand, before: Sequence[int], found: FoundSizes, 
     """Upper bounds of the sizes."""
     high = [greatest(n) for n in before]
     if policy == "scales":
-        if isinstance(says, Tensor):
+        if isinstance(says, ProgramTensor):
             return [LARGEST] * len(high)
         return [int(float(f) * n) + 1 for f, n in zip(says, high, strict=True)]
     asked = [greatest(n) for n in elements(found.as_sizes(says, name))]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import MAX_VALUE, infer_body
@@ -27,7 +27,9 @@ def present(node: PlanNode, used: list[bool]) -> int:
     return count
 
 
-def result_places(node: PlanNode, given: Sequence[Operand | None], name: str, shapes: Shapes) -> list[Tensor | None]:
+def result_places(
+    node: PlanNode, given: Sequence[Operand | None], name: str, shapes: Shapes
+) -> list[ProgramTensor | None]:
     """Places for the results of a composite that has several: a kernel needs one also for what nothing reads."""
     body = node.body
     if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
@@ -37,14 +39,16 @@ def result_places(node: PlanNode, given: Sequence[Operand | None], name: str, sh
         types = infer_body(body, [type_of(x) for x in given], arrays)
     except ModelError:
         return []
-    places: list[Tensor | None] = []
+    places: list[ProgramTensor | None] = []
     for i, kind in enumerate(types[k] for k in body.results):
         shape = "unknown" if kind is None else shapes.of(kind)
-        places.append(None if kind is None or isinstance(shape, str) else Tensor(f"{name}_{i}", kind.dtype, shape))
+        places.append(
+            None if kind is None or isinstance(shape, str) else ProgramTensor(f"{name}_{i}", kind.dtype, shape)
+        )
     return places
 
 
-def anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) -> ir.DataType:
+def anchor_dtype(outputs: list[ProgramTensor | None], types: list[TensorType | None]) -> ir.DataType:
     if outputs and outputs[0] is not None:
         return outputs[0].dtype
     first = next((t for t in types if t is not None), None)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.problem import Solution
 from eqsat.model.read.given_sizes import Size
 from eqsat.ops.own_operators import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
@@ -136,7 +136,7 @@ def _anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpK
             yield from _anchored(arg, between=CHANNELS_LAST.op in pattern.ops)
 
 
-def _selection(formulation: Formulation, solution: Solution) -> Selection:
+def _selection(formulation: MappedProblem, solution: Solution) -> Selection:
     kernels: dict[str, int] = {}
     conversions = 0
     for choice in solution.choices.values():

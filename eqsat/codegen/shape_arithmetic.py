@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.schema.size import Size, Undecided, bounds
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.types import OpKey
@@ -50,10 +50,10 @@ def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operan
     if first is not None and op.name == "Size":
         return _array(np.prod(np.array(first.shape, object)))
     rule = _RULES.get(op.name)
-    if rule is None or not any(map(is_sizes, operands)) or any(isinstance(x, Tensor) for x in operands):
+    if rule is None or not any(map(is_sizes, operands)) or any(isinstance(x, ProgramTensor) for x in operands):
         return None
     try:
-        found = rule(attributes, *(x for x in operands if not isinstance(x, Tensor)))
+        found = rule(attributes, *(x for x in operands if not isinstance(x, ProgramTensor)))
     except Undecided:
         return None
     return None if found is None else _array(found)
@@ -243,7 +243,7 @@ def result_shapes(
     given = [elements(x) if isinstance(x, np.ndarray) and x.dtype.kind in "iO" else None for x in operands]
     first = operands[0]
     assert first is not None
-    if any(isinstance(x, Tensor) for x in operands[3:]):
+    if any(isinstance(x, ProgramTensor) for x in operands[3:]):
         return None  # Data says which axes are padded.
     shapes = rule(attributes, tuple(first.shape), given)
     return None if shapes is None else list(shapes)[:count]
@@ -323,7 +323,7 @@ def slice_start(start: int, step: int, n: int) -> int:
 def _sliced(operands: Sequence[Operand | None]) -> tuple[int, ...] | None:
     """The shape of a slice, None if data says where it begins, ends or steps."""
     x, *bounds = operands
-    if x is None or any(isinstance(b, Tensor) for b in bounds):
+    if x is None or any(isinstance(b, ProgramTensor) for b in bounds):
         return None
     starts, ends, axes, steps = ([elements(b) if isinstance(b, np.ndarray) else None for b in bounds] + [None] * 2)[:4]
     if starts is None or ends is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes, result_shapes
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
@@ -142,7 +142,7 @@ def type_of(operand: Operand | None) -> TensorType | None:
     """The type of an operand; free sizes are expressions of symbols."""
     if operand is None:
         return None
-    if isinstance(operand, Tensor):
+    if isinstance(operand, ProgramTensor):
         return TensorType(operand.dtype, tuple(map(as_dim, operand.shape)))
     if is_sizes(operand):
         return TensorType(ir.DataType.INT64, operand.shape)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from eqsat.codegen.c_names import identifier
 from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
-from eqsat.codegen.program import Node
+from eqsat.codegen.program import ProgramNode
 from eqsat.codegen.sharing import Share, StageShare, sharing_functions
 
 BASE = "base"
@@ -97,7 +97,7 @@ class Functions:
             return PORTABLE.name if PORTABLE.name in users else isa.name
         return BASE if PORTABLE.name in users else SCALAR.name
 
-    def name_of(self, node: Node, made: CFunction, isa: Isa) -> str:
+    def name_of(self, node: ProgramNode, made: CFunction, isa: Isa) -> str:
         """Name of the function; it is written into its section when first asked for."""
         where = self._section(made, isa)
         section, key = self.sections[where], (where, made.text)

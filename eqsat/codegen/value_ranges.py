@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import greatest
 from eqsat.schema.symbol import LARGEST
@@ -20,7 +20,7 @@ _Rule = Callable[[Mapping[str, Any], Sequence[Range]], Range | None]
 
 
 @dataclass(frozen=True)
-class Origin:
+class Producer:
     """What computes a tensor.
 
     Attributes:
@@ -43,8 +43,8 @@ class ValueRanges:
         known: Ranges that no origin tells.
     """
 
-    origins: dict[Tensor, Origin] = field(default_factory=dict)
-    known: dict[Tensor, Range | None] = field(default_factory=dict)
+    origins: dict[ProgramTensor, Producer] = field(default_factory=dict)
+    known: dict[ProgramTensor, Range | None] = field(default_factory=dict)
 
     def of(self, operand: Operand) -> Range | None:
         """The least and the greatest number that an element can be, by all that is known; None for other types."""
@@ -55,7 +55,7 @@ class ValueRanges:
             self.known[operand] = self._computed(operand)
         return self.known[operand]
 
-    def _computed(self, tensor: Tensor) -> Range | None:
+    def _computed(self, tensor: ProgramTensor) -> Range | None:
         widest = _range_of(tensor.dtype)
         origin = self.origins.get(tensor)
         if origin is None or origin.op.domain or widest is None:
@@ -80,7 +80,7 @@ class ValueRanges:
         # What does not fit wraps around.
         return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
 
-    def _sum(self, x: Operand, result: Tensor) -> Range | None:
+    def _sum(self, x: Operand, result: ProgramTensor) -> Range | None:
         """The sum of so many elements as there are for each result."""
         each = self.of(x)
         if each is None:

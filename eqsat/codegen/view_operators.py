@@ -7,25 +7,25 @@ from itertools import accumulate
 
 import numpy as np
 
-from eqsat.codegen.buffers import Place
-from eqsat.codegen.program import RESHAPE, Node, Tensor
+from eqsat.codegen.buffers import BufferPiece
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, slice_start
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken
 
 
-def is_piece(node: Node) -> bool:
+def is_piece(node: ProgramNode) -> bool:
     """Whether the outputs can be pieces of input 0 at any place of it (``Reshape``: perhaps)."""
-    if node.steps or node.operator.domain or not isinstance(node.inputs[0] if node.inputs else None, Tensor):
+    if node.steps or node.operator.domain or not isinstance(node.inputs[0] if node.inputs else None, ProgramTensor):
         return False
     return node.operator == RESHAPE or (node.operator.name in _PIECES and _PIECES[node.operator.name](node) is not None)
 
 
-def pieces(node: Node, place: Place) -> list[Place | None]:
+def pieces(node: ProgramNode, place: BufferPiece) -> list[BufferPiece | None]:
     """Places of the outputs within the place of input 0; None for a ``Reshape`` that needs a copy."""
     x = node.inputs[0]
-    assert isinstance(x, Tensor)
+    assert isinstance(x, ProgramTensor)
     if node.operator == RESHAPE:
         to = node.output.shape
         return [place.without_ones(x.shape, to) or place.split(x.shape, to) or place.reshaped(x.shape, to)]
@@ -34,24 +34,24 @@ def pieces(node: Node, place: Place) -> list[Place | None]:
     return make(place)
 
 
-_Maker = Callable[[Place], list[Place | None]]
+_Maker = Callable[[BufferPiece], list[BufferPiece | None]]
 
 
-def _transpose(node: Node) -> _Maker | None:
+def _transpose(node: ProgramNode) -> _Maker | None:
     perm = tuple(node.attributes["perm"])
     return lambda place: [place.permuted(perm)]
 
 
-def _expand(node: Node) -> _Maker | None:
+def _expand(node: ProgramNode) -> _Maker | None:
     x, out = node.inputs[0], node.output
-    assert isinstance(x, Tensor)
+    assert isinstance(x, ProgramTensor)
     return lambda place: [place.expanded(x.shape, out.shape)]
 
 
-def _slice(node: Node) -> _Maker | None:
+def _slice(node: ProgramNode) -> _Maker | None:
     x, *parameters = node.inputs
-    assert isinstance(x, Tensor)
-    if any(isinstance(p, Tensor) for p in parameters):
+    assert isinstance(x, ProgramTensor)
+    if any(isinstance(p, ProgramTensor) for p in parameters):
         return None
     given = [None if p is None else elements(np.asarray(p)) for p in parameters]
     starts, ends, axes, steps = (given + [None] * 4)[:4]
@@ -69,7 +69,7 @@ def _slice(node: Node) -> _Maker | None:
             continue
         cuts.append((axis, taken(starts[k], ends[k], step, x.shape[axis]).start, step))
 
-    def make(place: Place) -> list[Place | None]:
+    def make(place: BufferPiece) -> list[BufferPiece | None]:
         for axis, start, step in cuts:
             if node.output.shape[axis]:
                 place = place.sliced(axis, start, step)
@@ -86,12 +86,12 @@ def _start(start: int, step: int, n: int) -> int | None:
         return None
 
 
-def _split(node: Node) -> _Maker | None:
+def _split(node: ProgramNode) -> _Maker | None:
     x = node.inputs[0]
-    assert isinstance(x, Tensor)
+    assert isinstance(x, ProgramTensor)
     axis = node.attributes["axis"] % len(x.shape)
     if len(node.inputs) > 1 and node.inputs[1] is not None:
-        if isinstance(node.inputs[1], Tensor):
+        if isinstance(node.inputs[1], ProgramTensor):
             return None
         sizes = elements(np.asarray(node.inputs[1]))
     else:
@@ -105,9 +105,9 @@ def _split(node: Node) -> _Maker | None:
     return lambda place: [place.sliced(axis, start) for start in starts[: len(node.outputs)]]
 
 
-def _gather(node: Node) -> _Maker | None:
+def _gather(node: ProgramNode) -> _Maker | None:
     x, index = node.inputs[0], node.inputs[1]
-    assert isinstance(x, Tensor)
+    assert isinstance(x, ProgramTensor)
     if not isinstance(index, np.ndarray) or index.ndim != 0:
         return None
     axis = node.attributes["axis"] % len(x.shape)
@@ -122,7 +122,7 @@ def _gather(node: Node) -> _Maker | None:
     return lambda place: [place.sliced(axis, at).without_ones(shape, node.output.shape)]
 
 
-_PIECES: dict[str, Callable[[Node], _Maker | None]] = {
+_PIECES: dict[str, Callable[[ProgramNode], _Maker | None]] = {
     "Expand": _expand,
     "Gather": _gather,
     "Slice": _slice,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.codegen.buffers import memory_order
 from eqsat.codegen.kernel import View, Want
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 from eqsat.schema.size import Undecided
 
 
@@ -32,14 +32,14 @@ def same_order(a: tuple[int, ...], b: tuple[int, ...], shape: tuple[int, ...]) -
     return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]
 
 
-def usual_orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def usual_orders(tensor: ProgramTensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The orders of a tensor's axes in memory: row by row, and with channels innermost."""
     rank = len(tensor.shape)
     rows = tuple(range(rank))
     return rows, (0, *range(2, rank), 1) if rank > 2 else rows
 
 
-def converted_order(tensor: Tensor, *, innermost: bool) -> tuple[int, ...] | None:
+def converted_order(tensor: ProgramTensor, *, innermost: bool) -> tuple[int, ...] | None:
     """The order to which a conversion brings a tensor's axes; None where nothing moves."""
     rows, channels = usual_orders(tensor)
     if same_order(channels, rows, tensor.shape):

@@ -19,7 +19,7 @@ from eqsat.backends.read import called_regions
 from eqsat.codegen.assign import not_fixed
 from eqsat.codegen.call_text import RegionCallText, trusted_call
 from eqsat.codegen.control.control_node import finds
-from eqsat.codegen.program import Node, Program
+from eqsat.codegen.program import Program, ProgramNode
 from eqsat.codegen.select import choices
 from eqsat.partition.call_sizes import holes
 from eqsat.partition.onnx_nodes import CALL, TARGET, composite_domain
@@ -232,7 +232,7 @@ def keep_known_regions(program: Program, tally: Tally) -> None:
     """
     found = set(program.found)
 
-    def is_apart(node: Node, backend: Backend | None) -> bool:
+    def is_apart(node: ProgramNode, backend: Backend | None) -> bool:
         receives = backend is not None and backend.free_sizes
         return node.reads_sizes or finds(node) or not (receives or found.isdisjoint(node.depends_on()))
 

@@ -26,7 +26,7 @@ from eqsat.stages.options import Objective
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundProgram:
     """A program that a search found.
 
     Attributes:
@@ -49,8 +49,8 @@ class Inner:
     """
 
     site: Site
-    found: Found
-    check: Callable[[Found, int], Result]
+    found: FoundProgram
+    check: Callable[[FoundProgram, int], Result]
 
     def checked(self, seed: int) -> Inner:
         """Itself, once it has been executed.
@@ -59,7 +59,7 @@ class Inner:
             VerificationError: It computes something else than the body of the input.
         """
         try:
-            return Inner(self.site, Found(self.check(self.found, seed), self.found.inner), self.check)
+            return Inner(self.site, FoundProgram(self.check(self.found, seed), self.found.inner), self.check)
         except VerificationError as error:
             place = f"the {self.site}, {error.place}" if error.place else f"the {self.site}"
             raise VerificationError(error.requirement, place=place, actual=error.actual, hint=error.hint) from error
@@ -78,11 +78,11 @@ class Searched(Protocol):
         """What was left out, a sentence each."""
         ...
 
-    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
+    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> FoundProgram:
         """A program, which is not executed; regions are numbered on from ``counts``."""
         ...
 
-    def checked(self, found: Found, seed: int) -> Result:
+    def checked(self, found: FoundProgram, seed: int) -> Result:
         """The result with its verification."""
         ...
 

@@ -14,7 +14,7 @@ from eqsat.explain.origin import ORIGINS, Origin, Origins, pack
 from eqsat.model.write.runnable import scopes
 from eqsat.partition.place import CarriedOut
 from eqsat.schema.attributes import op_key
-from eqsat.stages.assemble import Program
+from eqsat.stages.assemble import ExtractedProgram
 from eqsat.stages.price import Priced
 
 SHARE = 10
@@ -26,7 +26,11 @@ LEAST = 4096
 
 
 def add_origins(
-    model: ir.Model, priced: Priced, program: Program, inner: Sequence[Inner], changes: Sequence[CarriedOut] = ()
+    model: ir.Model,
+    priced: Priced,
+    program: ExtractedProgram,
+    inner: Sequence[Inner],
+    changes: Sequence[CarriedOut] = (),
 ) -> Origins:
     """Where each node of a program comes from; the model keeps it as metadata.
 

@@ -15,10 +15,10 @@ from eqsat.report.summary import RuleRow, Summary, Totals, Verification
 from eqsat.result import Result
 from eqsat.schema.types import GraphAttr
 from eqsat.simplify.site import sites
-from eqsat.stages.assemble import Program
+from eqsat.stages.assemble import ExtractedProgram
 
 
-def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing, costs: BodyCosts) -> Solution:
+def solution_with_bodies(solution: Solution, program: ExtractedProgram, pricing: Pricing, costs: BodyCosts) -> Solution:
     """The solution with the costs of these programs of its bodies, and a bound that holds for all of them.
 
     Args:
@@ -39,7 +39,7 @@ def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing,
     return replace(solution, cost=cost, bound=min(cost, max(0.0, solution.bound - slack)))
 
 
-def within_program(inner: Sequence[Inner], program: Program) -> tuple[Inner, ...]:
+def within_program(inner: Sequence[Inner], program: ExtractedProgram) -> tuple[Inner, ...]:
     """Those of the bodies that a program contains: an unrolled loop has none."""
     graphs = {v.graph for node in program.plan.nodes for _, v in node.attrs if isinstance(v, GraphAttr)}
     return tuple(one for one in inner if one.site.graph in graphs)

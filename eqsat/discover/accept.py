@@ -23,7 +23,7 @@ Verdict = Literal["holds", "refuted", "undecided", "grows"]
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRule:
     """A rule that was found.
 
     Attributes:
@@ -86,7 +86,7 @@ def _of_one_shape(
     return None if rule is None else (verdict, rule, text)
 
 
-def needed(found: Sequence[Found], known: Sequence[Rule]) -> list[Found]:
+def needed(found: Sequence[FoundRule], known: Sequence[Rule]) -> list[FoundRule]:
     """What the others and known rules do not imply; the last are tried first."""
     kept = list(found)
     for candidate in reversed(found):

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.discover.accept import Found
+from eqsat.discover.accept import FoundRule
 from eqsat.discover.elementwise_terms import Enumeration, arities
 from eqsat.discover.of_terms import rules_of_terms
 from eqsat.discover.on_model import ModelCounts, rules_of_model
@@ -192,7 +192,7 @@ def _proofs(rules: Sequence[Rule]) -> dict[str, ProvenRule]:
         return {}
 
 
-def _documented(found: Found, proof: ProvenRule | None) -> str:
+def _documented(found: FoundRule, proof: ProvenRule | None) -> str:
     """The text of a rule, with what is known of it as its documentation."""
     head, _, rest = found.text.partition("\n")
     lines = [head]

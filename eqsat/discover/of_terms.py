@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from eqsat.discover.accept import Found, Proposal, accept, needed
+from eqsat.discover.accept import FoundRule, Proposal, accept, needed
 from eqsat.discover.elementwise_terms import NAMES, Enumeration, Pair
 from eqsat.discover.general import most_general
 from eqsat.discover.implied_pairs import not_implied
@@ -32,7 +32,7 @@ class RulesOfTerms:
         complete: False if there were more terms than are looked at.
     """
 
-    found: list[Found]
+    found: list[FoundRule]
     evaluated: int
     equal: int
     implied: int
@@ -66,7 +66,7 @@ class _Search:
     names: set[str]
     seed: int
     report: Callable[[int, int], None]
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundRule] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> RulesOfTerms:
@@ -102,7 +102,7 @@ class _Search:
             verdict, rule, text = accept(_proposal(pair, self.enumeration.dtype), self.names, self.seed)
             self.verdicts[verdict] += 1
             if rule is not None:
-                self.found.append(Found(rule, text, lambda rules, pair=pair: not self._not_implied([pair], rules)))
+                self.found.append(FoundRule(rule, text, lambda rules, pair=pair: not self._not_implied([pair], rules)))
                 fresh += 1
             elif verdict != "grows":
                 refused.append(pair)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from eqsat.discover.accept import Found, Proposal, accept, needed
+from eqsat.discover.accept import FoundRule, Proposal, accept, needed
 from eqsat.discover.classes import ClassValues, Twins
 from eqsat.discover.cuts import Cuts, Sides
 from eqsat.discover.joined import joins
@@ -68,7 +68,7 @@ class ModelFindings:
     """The rules that a model shows, and what was looked at."""
 
     counts: ModelCounts
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundRule] = field(default_factory=list)
 
 
 def rules_of_model(
@@ -101,7 +101,7 @@ class _Search:
         self._values = ClassValues(saturation, taken)
         self._equal: dict[int, int] = {}
         self._cuts = Cuts(taken, self._find, lambda c: bool(number_text(taken, c)))
-        self._tried: dict[tuple[str, str], Found | None] = {}
+        self._tried: dict[tuple[str, str], FoundRule | None] = {}
         self._proposals = 0
         self._readers: dict[int, set[int]] = {}
         for node in taken.nodes:
@@ -148,7 +148,7 @@ class _Search:
                 found.places.extend(n for n in self._names_of(pair) if n not in found.places)
                 return
 
-    def _accepted(self, sides: Sides, proposals: Sequence[Spelling]) -> Found | None:
+    def _accepted(self, sides: Sides, proposals: Sequence[Spelling]) -> FoundRule | None:
         for spelling in proposals:
             if self._proposals >= MOST_PROPOSALS:
                 self.findings.counts.complete = False
@@ -161,7 +161,7 @@ class _Search:
             self.findings.counts.undecided += verdict == "undecided"
             found = None
             if rule is not None:
-                found = Found(rule, text, lambda others: joins(sides, self._taken, others))
+                found = FoundRule(rule, text, lambda others: joins(sides, self._taken, others))
                 self.findings.found.append(found)
             self._tried[spelling.left, spelling.right] = found
             if found is not None:

@@ -20,7 +20,7 @@ from eqsat.egraph.magnitudes import bound
 from eqsat.egraph.query import Site
 from eqsat.egraph.signature import const_names
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
-from eqsat.egraph.undecided import Undecided
+from eqsat.egraph.undecided import UndecidedCount
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
@@ -86,7 +86,7 @@ class Answerer:
         self.misfit = ""
         self.misfits = 0
         self.unknown = ""
-        self.undecided = Undecided(places)
+        self.undecided = UndecidedCount(places)
         self._names = {v: k for k, v in clause.query.tensors.items()}
 
     def answer(self, key: tuple[int, ...]) -> Answer | None:

@@ -18,8 +18,8 @@ from itertools import combinations
 from eqsat.egraph.free_constants import GATHERINGS
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.query import Query, QueryBuilder
-from eqsat.egraph.right_side import BuildStep, Layout, LayoutBuilder
-from eqsat.egraph.signature import Column, Signature, const_names, variables_of
+from eqsat.egraph.right_side import BuildStep, LayoutBuilder, StepOrder
+from eqsat.egraph.signature import ClauseSignature, Column, const_names, variables_of
 from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
     Composite,
@@ -56,7 +56,7 @@ class CompiledClause:
     query: Query
     columns: tuple[Column, ...]
     constants: tuple[str, ...]
-    layout: Layout | None
+    layout: StepOrder | None
     absent: frozenset[str]
     operators: Mapping[str, OpKey]
     aliases: Mapping[str, str]
@@ -242,7 +242,7 @@ class _Parts:
     target: str
     clause: Clause
     query: Query
-    layout: Layout | None
+    layout: StepOrder | None
     columns: tuple[Column, ...]
     constants: tuple[str, ...]
     built: tuple[Constructor, ...]
@@ -309,7 +309,7 @@ def _compiled(definition: Rule | Composite, target: str, clause: Clause, options
         else:
             outputs = len(definition.patterns) if len(definition.patterns) > 1 else 0
             built = (Constructor(OpKey(target, definition.name), len(query.leaves), outputs, composite=True),)
-        columns = Signature(definition, clause, query, layout).columns()
+        columns = ClauseSignature(definition, clause, query, layout).columns()
         yield _Parts(definition, target, clause, query, layout, columns, constants, built)
 
 

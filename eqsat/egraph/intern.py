@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.equal_elements import Element, element_of
-from eqsat.ops.interval_arithmetic import Bounds, bounds_of_array, bounds_of_wide
+from eqsat.ops.interval_arithmetic import ConstantBounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -116,7 +116,7 @@ class Numbers:
     """
 
     constant: int = 0
-    bounds: Bounds | None = None
+    bounds: ConstantBounds | None = None
     element: Element | None = None
 
 
@@ -145,7 +145,7 @@ class Tables:
         self.tuples: Table[tuple[int, ...]] = Table()
         self.composites: Table[Hashable] = Table()
         self._wide: dict[int, Wide] = {}
-        self._bounds: dict[int, Bounds] = {}
+        self._bounds: dict[int, ConstantBounds] = {}
         self.elements: Table[Element] = Table()
         self._element: dict[int, Element | None] = {}
 
@@ -179,7 +179,7 @@ class Tables:
         bounds = self.bounds(numbers)
         return bounds is not None and (bounds.endless or bounds.most == math.inf)
 
-    def bounds(self, numbers: Numbers) -> Bounds | None:
+    def bounds(self, numbers: Numbers) -> ConstantBounds | None:
         """The bounds of a constant expression, None for an absent operand."""
         if numbers.bounds is not None:
             return numbers.bounds

@@ -15,11 +15,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.intern import SMALL, Numbers, Tables
-from eqsat.egraph.right_side import BuildStep, Layout, Operand
+from eqsat.egraph.right_side import BuildStep, Operand, StepOrder
 from eqsat.errors import EqsatError
 from eqsat.ops.interval_arithmetic import (
     UNKNOWN,
-    Bounds,
+    ConstantBounds,
     bounds_of_wide,
     keeps_numbers,
     misfit_of_bounds,
@@ -42,12 +42,12 @@ class MadeConstants:
         exact: Whether the rule computes the very bits of its left side.
     """
 
-    def __init__(self, layout: Layout, tables: Tables, numbers: Mapping[str, Numbers], *, exact: bool) -> None:
+    def __init__(self, layout: StepOrder, tables: Tables, numbers: Mapping[str, Numbers], *, exact: bool) -> None:
         self.layout = layout
         self.tables = tables
         self.numbers = numbers
         self.exact = exact
-        self._known: dict[int, Wide | Bounds] = {}
+        self._known: dict[int, Wide | ConstantBounds] = {}
         self._types: dict[int, Sequence[TensorType | None]] = {}
         self._unlimited: set[int] = set()
         self._passing: set[int] = set()
@@ -74,8 +74,8 @@ class MadeConstants:
             return
         op = step.constructor.op
         small = all(t is not None and t.elements is not None and t.elements <= SMALL for t in results)
-        if small and not step.constructor.outputs and not any(isinstance(k, Bounds) for k in operands):
-            wide = [k for k in operands if not isinstance(k, Bounds)]
+        if small and not step.constructor.outputs and not any(isinstance(k, ConstantBounds) for k in operands):
+            wide = [k for k in operands if not isinstance(k, ConstantBounds)]
             try:
                 found = evaluate_wide(op, attrs, wide, results)[0]
             except EqsatError:
@@ -171,7 +171,7 @@ class MadeConstants:
         if problem:
             raise OutOfRange(problem)
 
-    def _of(self, operand: Operand) -> Wide | Bounds | None:
+    def _of(self, operand: Operand) -> Wide | ConstantBounds | None:
         if operand.variable is None:
             assert operand.step is not None
             return self._known.get(operand.step)
@@ -187,7 +187,7 @@ class MadeConstants:
         return None if numbers is None else self.tables.constants[numbers.constant].type
 
 
-def _is_finite(known: Wide | Bounds | None) -> bool:
+def _is_finite(known: Wide | ConstantBounds | None) -> bool:
     return isinstance(known, Wide) and bool(np.isfinite(known.values).all())
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.query import Site
-from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
+from eqsat.egraph.right_side import BuildStep, ConstantStep, Operand, StepOrder
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.egraph.template import Answer
 from eqsat.ops.properties import is_commutative
@@ -53,7 +53,7 @@ class MatchedNodes:
             return found
         return self.index.get(("part", self.snapshot.nodes[found].eclass, output))
 
-    def built(self, layout: Layout, classes: dict[str, int | None], answer: Answer) -> list[int | None]:
+    def built(self, layout: StepOrder, classes: dict[str, int | None], answer: Answer) -> list[int | None]:
         """The e-node of each step, None where it is a constant or is not there."""
         built: list[int | None] = []
         for i, step in enumerate(layout.steps):
@@ -69,7 +69,7 @@ class MatchedNodes:
         return self.snapshot.tables.attrs[answer.columns[step]]
 
     def _class(
-        self, layout: Layout, operand: Operand | None, built: list[int | None], classes: dict[str, int | None]
+        self, layout: StepOrder, operand: Operand | None, built: list[int | None], classes: dict[str, int | None]
     ) -> int | None:
         if operand is None:
             return None
@@ -87,7 +87,7 @@ class MatchedNodes:
 
     def right(
         self,
-        layout: Layout,
+        layout: StepOrder,
         root: Operand,
         built: list[int | None],
         classes: dict[str, int | None],

@@ -50,7 +50,7 @@ Step = ConstantStep | BuildStep
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StepOrder:
     """Steps in order and, per root, the origin of its new value.
 
     Attributes:
@@ -164,7 +164,7 @@ class LayoutBuilder:
         self._known: dict[Any, int] = {}
         self._sizes: dict[Build, int] = {}
 
-    def layout(self, templates: Sequence[Template]) -> Layout:
+    def layout(self, templates: Sequence[Template]) -> StepOrder:
         for template in templates:
             self._count_outputs(template)
         roots = []
@@ -173,7 +173,7 @@ class LayoutBuilder:
             if root is None:
                 raise RuleError("a right side that is present is required", place=str(self.place), actual="absent")
             roots.append(root)
-        return Layout(tuple(self._steps), tuple(roots), self._constant_steps())
+        return StepOrder(tuple(self._steps), tuple(roots), self._constant_steps())
 
     def _constant_steps(self) -> tuple[int, ...]:
         """Steps that may make a constant although no root is constant: each root has another leaf that may not be

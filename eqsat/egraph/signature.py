@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.language import ABSENT
 from eqsat.egraph.query import Query
-from eqsat.egraph.right_side import Layout
+from eqsat.egraph.right_side import StepOrder
 from eqsat.errors import RuleError
 from eqsat.rules.ast import (
     Apply,
@@ -63,10 +63,10 @@ class Column:
         return f"(= {self.name} ({FUNCTIONS[self.kind]} {self.variable}))"
 
 
-class Signature:
+class ClauseSignature:
     """The facts that a clause's conditions, computed attributes and type checks read."""
 
-    def __init__(self, definition: Rule | Composite, clause: Clause, query: Query, layout: Layout | None) -> None:
+    def __init__(self, definition: Rule | Composite, clause: Clause, query: Query, layout: StepOrder | None) -> None:
         self.definition = definition
         self.clause = clause
         self.query = query

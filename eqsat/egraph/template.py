@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
-from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
+from eqsat.egraph.right_side import BuildStep, ConstantStep, Operand, StepOrder
 from eqsat.egraph.shape_operands import EXPAND, RESHAPE, shape_operand
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
@@ -64,7 +64,7 @@ class Evaluation:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: StepOrder,
         tables: Tables,
         facts: Mapping[str, TensorFacts],
         env: dict[str, object],

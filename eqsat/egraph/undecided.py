@@ -15,7 +15,7 @@ from eqsat.schema.free_sizes import at_sizes
 Names = Callable[[Mapping[str, TensorFacts]], Mapping[str, object] | None]
 
 
-class Undecided:
+class UndecidedCount:
     """Counts them for one clause.
 
     Args:

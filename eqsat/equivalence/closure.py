@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.audit.unions import Edge, Unions
 from eqsat.egraph.snapshot import ENode
 from eqsat.egraph.union_steps import fewest_steps
-from eqsat.equivalence.constant_expressions import Constants
+from eqsat.equivalence.constant_expressions import ClassConstants
 from eqsat.equivalence.tensors import Partition
 from eqsat.ops.properties import is_commutative
 
@@ -21,7 +21,7 @@ ROUNDED = "constants, up to rounding"
 CONGRUENT = "equal operands"
 
 
-class Closure:
+class ConstantClosure:
     """The classes of one e-graph with the equalities between constants.
 
     Args:
@@ -32,7 +32,7 @@ class Closure:
     def __init__(self, unions: Unions, *, rounded: bool = True) -> None:
         self.unions = unions
         self.snapshot = unions.snapshot
-        self.constants = Constants(self.snapshot, rounded=rounded)
+        self.constants = ClassConstants(self.snapshot, rounded=rounded)
         self._classes = Partition(len(self.snapshot.classes))
         self._across: dict[int, list[tuple[int, Edge]]] = {}
         while self._round():

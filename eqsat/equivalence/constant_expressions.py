@@ -32,7 +32,7 @@ SAMPLE = 64
 """Elements that are compared first."""
 
 
-class Constants:
+class ClassConstants:
     """The values of the constant classes of a snapshot, computed when they are needed.
 
     Args:

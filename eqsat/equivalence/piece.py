@@ -17,7 +17,7 @@ from functools import cached_property
 import onnx_ir as ir
 
 from eqsat.equivalence.candidates import Group
-from eqsat.equivalence.tensors import Operation, Tensors
+from eqsat.equivalence.tensors import ModelNode, Tensors
 from eqsat.model.unused_names import unused
 
 Leaves = dict[int, set[int]]
@@ -207,7 +207,7 @@ class Cutter:
             self._expand(maker, scope)
         return self._made[k, scope], self._leaves[k, scope]
 
-    def _expand(self, last: Operation, scope: int) -> None:
+    def _expand(self, last: ModelNode, scope: int) -> None:
         """Adds an operation, and those before it down to the cuts, without recursion: chains can be long."""
         waiting = [(last, scope)]
         while waiting:
@@ -222,7 +222,7 @@ class Cutter:
             waiting.pop()
             self._add(operation, here)
 
-    def _missing(self, k: int, scope: int) -> tuple[Operation, int] | None:
+    def _missing(self, k: int, scope: int) -> tuple[ModelNode, int] | None:
         """What must be there before an operand can be read."""
         tensors, maker = self.tensors, self.tensors.maker(k)
         if maker is None or maker.is_opaque or k in tensors.initial:
@@ -233,7 +233,7 @@ class Cutter:
             return None
         return None if (k, scope) in self._made else (maker, scope)
 
-    def _add(self, operation: Operation, scope: int) -> None:
+    def _add(self, operation: ModelNode, scope: int) -> None:
         leaves: Leaves = {}
         operands: list[ir.Value | None] = []
         for k in operation.operands:

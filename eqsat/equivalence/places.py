@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from eqsat.equivalence.tensors import Operation, Tensors
+from eqsat.equivalence.tensors import ModelNode, Tensors
 from eqsat.equivalence.verdict import Place
 from eqsat.schema.types import AttrValue
 
@@ -77,6 +77,6 @@ def _reason(tensors: Tensors, a: int | None, b: int | None, cuts: Mapping[int, i
     return ""
 
 
-def _attributes(left: Operation, right: Operation) -> dict[str, tuple[AttrValue | None, AttrValue | None]]:
+def _attributes(left: ModelNode, right: ModelNode) -> dict[str, tuple[AttrValue | None, AttrValue | None]]:
     a, b = dict(left.attrs), dict(right.attrs)
     return {name: (a.get(name), b.get(name)) for name in sorted({*a, *b})}

@@ -18,7 +18,7 @@ from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.equivalence.candidates import Group
-from eqsat.equivalence.closure import ROUNDED, Closure
+from eqsat.equivalence.closure import ROUNDED, ConstantClosure
 from eqsat.equivalence.piece import Cutter, Goal, Pieces
 from eqsat.equivalence.tensors import Tensors
 from eqsat.rules.ast import Rule
@@ -259,7 +259,7 @@ class Prover:
         makers = (self.tensors.maker(k) for members in goal.leaves.values() for k in members)
         return any(maker is not None and not maker.is_opaque for maker in makers)
 
-    def _saturated(self, pieces: Pieces, rules: Sequence[Rule], depth: int) -> Closure:
+    def _saturated(self, pieces: Pieces, rules: Sequence[Rule], depth: int) -> ConstantClosure:
         size = len(pieces.model.graph)
         most = size + max(GROWTH[depth] * size, LEAST_GROWTH[depth])
         self.clock.say(Event("prove", step=size, enodes=self.proof.enodes))
@@ -275,12 +275,12 @@ class Prover:
         self.proof.enodes += saturation.enodes
         self.proof.work += saturation.work
         self.proof.saturations += 1
-        return Closure(Unions(saturation), rounded=self.rounded)
+        return ConstantClosure(Unions(saturation), rounded=self.rounded)
 
     def _sufficient(
         self,
         pieces: Pieces,
-        closure: Closure,
+        closure: ConstantClosure,
         found: Sequence[tuple[Goal, Goal]],
         chains: Sequence[tuple[str, ...]],
     ) -> frozenset[str]:
@@ -296,7 +296,11 @@ class Prover:
             rules = [rule for rule in self.rules if rule.name in names]
             again = self._saturated(pieces, rules, DEPTH)
             if _holds(again, found):
-                return frozenset(names) if _holds(Closure(again.unions, rounded=False), found) else names | {ROUNDED}
+                return (
+                    frozenset(names)
+                    if _holds(ConstantClosure(again.unions, rounded=False), found)
+                    else names | {ROUNDED}
+                )
         return steps | below | applied | {ROUNDED}
 
     def _conclude(self) -> None:
@@ -314,11 +318,11 @@ class Prover:
                         again = True
 
 
-def _holds(closure: Closure, found: Sequence[tuple[Goal, Goal]]) -> bool:
+def _holds(closure: ConstantClosure, found: Sequence[tuple[Goal, Goal]]) -> bool:
     return all(closure.same(a.value, b.value) for a, b in found)
 
 
-def _equal(pieces: Pieces, closure: Closure) -> list[tuple[Goal, Goal]]:
+def _equal(pieces: Pieces, closure: ConstantClosure) -> list[tuple[Goal, Goal]]:
     """Pairs of goals of one group that are equal; each goal with the first that it equals."""
     found: list[tuple[Goal, Goal]] = []
     firsts: dict[int, list[Goal]] = {}

@@ -20,7 +20,7 @@ from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, type_of
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ModelNode:
     """A node of one of the models.
 
     Attributes:
@@ -82,7 +82,7 @@ class Tensors:
     models: tuple[ir.Model, ir.Model]
     values: list[ir.Value] = field(default_factory=list)
     side: list[int] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[ModelNode] = field(default_factory=list)
     made_by: list[tuple[int, int] | None] = field(default_factory=list)
     fixed: list[bool] = field(default_factory=list)
     initial: set[int] = field(default_factory=set)
@@ -137,7 +137,7 @@ class Tensors:
             here = len(self.operations)
             results = tuple(self._add(side, v, (here, i), fixed=fixed) for i, v in enumerate(node.outputs))
             key = (op, canonical(attrs)) if deterministic else (here,)
-            made = Operation(side, node, op, attrs, read, results, key, bodies or not deterministic)
+            made = ModelNode(side, node, op, attrs, read, results, key, bodies or not deterministic)
             self.operations.append(made)
 
     def _add(self, side: int, value: ir.Value, made_by: tuple[int, int] | None, *, fixed: bool) -> int:
@@ -161,7 +161,7 @@ class Tensors:
     def type(self, k: int) -> TensorType | None:
         return type_of(self.values[k])
 
-    def maker(self, k: int) -> Operation | None:
+    def maker(self, k: int) -> ModelNode | None:
         """The operation that computes a tensor."""
         made = self.made_by[k]
         return None if made is None else self.operations[made[0]]
@@ -176,7 +176,7 @@ class Tensors:
         changed, again = False, True
         while again:
             again = False
-            known: dict[Hashable, Operation] = {}
+            known: dict[Hashable, ModelNode] = {}
             for operation in self.operations:
                 read = [-1 if k is None else self.joined.find(k) for k in operation.operands]
                 if len(read) == 2 and is_commutative(operation.op):

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control_flow
-from eqsat.execute.compiled_graph import Instruction, Program
+from eqsat.execute.compiled_graph import CompiledGraph, Instruction
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
@@ -38,7 +38,7 @@ _ABSENT = 0
 
 
 @dataclass
-class Context:
+class ModelContext:
     """Data that all graphs of a model share.
 
     Attributes:
@@ -51,26 +51,26 @@ class Context:
 
     functions: Mapping[tuple[str, str, str], ir.Function]
     active: list[tuple[str, str, str]] = field(default_factory=list)
-    programs: dict[Any, Program] = field(default_factory=dict)
+    programs: dict[Any, CompiledGraph] = field(default_factory=dict)
     room: int = 16 * bounds.FOLD_ELEMENTS
     backends: Mapping[str, Backend] = field(default_factory=dict)
 
     @staticmethod
-    def of(model: ir.Model, backends: Mapping[str, Backend] | None = None) -> Context:
+    def of(model: ir.Model, backends: Mapping[str, Backend] | None = None) -> ModelContext:
         """The context of a model; its own weights decide how much memory constants may take."""
         stored = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
-        return Context(model.functions, room=max(Context.room, 16 * stored), backends=backends or {})
+        return ModelContext(model.functions, room=max(ModelContext.room, 16 * stored), backends=backends or {})
 
 
 def compile_graph(
     graph: ir.Graph | ir.Function,
     outputs: Sequence[ir.Value],
     opsets: Mapping[str, int],
-    context: Context,
+    context: ModelContext,
     *,
     bindings: Bindings | None = None,
     variable: Iterable[ir.Value] = (),
-) -> Program:
+) -> CompiledGraph:
     """Compile a graph, or as much of it as some outputs need.
 
     Args:
@@ -87,7 +87,7 @@ def compile_graph(
     return _Compiler(graph, opsets, context, bindings or {}).compile(outputs, frozenset(variable))
 
 
-def compile_node(node: ir.Node, opsets: Mapping[str, int], context: Context) -> Program:
+def compile_node(node: ir.Node, opsets: Mapping[str, int], context: ModelContext) -> CompiledGraph:
     """Compile one node alone: the program's arguments are the values that it captures, including all its operands.
 
     Raises:
@@ -102,7 +102,7 @@ class _Compiler:
         self,
         graph: ir.Graph | ir.Function,
         opsets: Mapping[str, int],
-        context: Context,
+        context: ModelContext,
         bindings: Bindings,
         nodes: Iterable[ir.Node] | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class _Compiler:
         self._constant: set[int] = {_ABSENT}
         self._captured: list[ir.Value] = []
 
-    def compile(self, outputs: Sequence[ir.Value], variable: frozenset[ir.Value]) -> Program:
+    def compile(self, outputs: Sequence[ir.Value], variable: frozenset[ir.Value]) -> CompiledGraph:
         for value in self._graph.inputs:
             self._new(value)
         initializers = self._graph.initializers.values() if isinstance(self._graph, ir.Graph) else ()
@@ -137,7 +137,7 @@ class _Compiler:
         live = self._with_lifetimes(steps, results)
         self._forget_constants(live, results)
         constants = frozenset(id(x) for x in self._initial if x is not None)
-        return Program(self._initial, arguments, tuple(self._captured), live, results, tuple(outputs), constants)
+        return CompiledGraph(self._initial, arguments, tuple(self._captured), live, results, tuple(outputs), constants)
 
     def _new(self, value: ir.Value) -> int:
         slot = len(self._initial)
@@ -299,7 +299,7 @@ class _Compiler:
         """Operation of a control-flow node, and the values that its bodies capture."""
         attributes = self._attributes(node)
 
-        def body(name: str) -> Program:
+        def body(name: str) -> CompiledGraph:
             attr = attributes.get(name)
             if attr is None or attr.type != ir.AttributeType.GRAPH:
                 raise ExecutionError(f"a graph is required for attribute {name!r}", place=place)
@@ -335,7 +335,7 @@ class _Compiler:
         return _named(call, place), list(inner.captured)
 
 
-def _nodes_with(opsets: Mapping[str, int], context: Context) -> Compile:
+def _nodes_with(opsets: Mapping[str, int], context: ModelContext) -> Compile:
     """Compiles single nodes that a backend refuses."""
 
     def compile_nodes(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> tuple[Operation, Sequence[ir.Value]]:

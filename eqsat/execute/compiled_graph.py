@@ -32,7 +32,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CompiledGraph:
     """A compiled graph.
 
     Attributes:

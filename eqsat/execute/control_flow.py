@@ -18,7 +18,7 @@ from eqsat.ops.families.casting import numpy_dtype
 Ints = Sequence[int]
 
 
-class Body(Protocol):
+class CompiledSubgraph(Protocol):
     """A compiled subgraph."""
 
     @property
@@ -36,7 +36,7 @@ class Body(Protocol):
         ...
 
 
-def if_operation(then: Body, otherwise: Body) -> Operation:
+def if_operation(then: CompiledSubgraph, otherwise: CompiledSubgraph) -> Operation:
     """One of two bodies without inputs."""
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -48,7 +48,7 @@ def if_operation(then: Body, otherwise: Body) -> Operation:
     return call
 
 
-def loop_operation(body: Body, carried: int) -> Operation:
+def loop_operation(body: CompiledSubgraph, carried: int) -> Operation:
     """At most M rounds while the condition holds.
 
     Args:
@@ -78,7 +78,7 @@ def loop_operation(body: Body, carried: int) -> Operation:
 
 
 def scan_operation(
-    body: Body, states: int, scans: int, in_axes: Ints, in_reverse: Ints, out_axes: Ints, out_reverse: Ints
+    body: CompiledSubgraph, states: int, scans: int, in_axes: Ints, in_reverse: Ints, out_axes: Ints, out_reverse: Ints
 ) -> Operation:
     """A body for each slice of some inputs.
 
@@ -117,7 +117,7 @@ def scan_operation(
     return call
 
 
-def batched_scan_operation(body: Body, states: int, scans: int, directions: Ints) -> Operation:
+def batched_scan_operation(body: CompiledSubgraph, states: int, scans: int, directions: Ints) -> Operation:
     """Scan of version 8: a batch of independent scans over axis 1, each with its own length."""
     single = scan_operation(body, states, scans, (), directions, (), ())
 
@@ -139,7 +139,7 @@ def batched_scan_operation(body: Body, states: int, scans: int, directions: Ints
     return call
 
 
-def sequence_map_operation(body: Body, inputs_of_node: int) -> Operation:
+def sequence_map_operation(body: CompiledSubgraph, inputs_of_node: int) -> Operation:
     """A body for each element of a sequence; further sequences advance with it, tensors stay."""
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
-from eqsat.execute.compile_graph import Context, compile_graph
-from eqsat.execute.compiled_graph import Program
+from eqsat.execute.compile_graph import ModelContext, compile_graph
+from eqsat.execute.compiled_graph import CompiledGraph
 from eqsat.execute.disagreement import explained
 from eqsat.execute.feeds import Feed, Symbols, check_expressions, check_ranges
 from eqsat.model.optimized_sizes import optimized_sizes
@@ -44,8 +44,8 @@ class Executor:
 
     def __init__(self, model: ir.Model, backends: Mapping[str, Backend] | None = None) -> None:
         self._model = model
-        self._context = Context.of(model, backends)
-        self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
+        self._context = ModelContext.of(model, backends)
+        self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], CompiledGraph] = {}
         initializers = model.graph.initializers
         self._inputs = {_name(v): v for v in model.graph.inputs}
         self._feeds = [Feed(v, has_default=_name(v) in initializers) for v in model.graph.inputs]
@@ -100,7 +100,7 @@ class Executor:
         taken = {id(x) for x in arguments}
         return {name: _owned(r, taken, program) for name, r in zip(names, results, strict=True)}
 
-    def _program(self, names: tuple[str, ...], overridden: tuple[str, ...]) -> Program:
+    def _program(self, names: tuple[str, ...], overridden: tuple[str, ...]) -> CompiledGraph:
         program = self._programs.get((names, overridden))
         if program is None:
             graph = self._model.graph
@@ -175,7 +175,7 @@ class Executor:
         )
 
 
-def _owned(value: Any, taken: set[int], program: Program) -> Any:
+def _owned(value: Any, taken: set[int], program: CompiledGraph) -> Any:
     """An array that is not shared: inputs, constants, views and arrays that were returned before are copied."""
     if isinstance(value, list):
         return [_owned(v, taken, program) for v in value]

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError
-from eqsat.execute.compile_graph import Context, compile_node
+from eqsat.execute.compile_graph import ModelContext, compile_node
 from eqsat.model.load import load
 from eqsat.model.unused_names import unused
 from eqsat.ops.evaluate import Value
@@ -58,7 +58,7 @@ class _Settling:
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
         self._opsets = model.graph.opset_imports
-        self._context = Context(model.functions, room=0)
+        self._context = ModelContext(model.functions, room=0)
         self._known: dict[ir.Value, Value] = {}
         self._unknown: set[ir.Value] = set(model.graph.inputs)
         self._left = ALL_ROUNDS

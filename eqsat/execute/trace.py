@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
-from eqsat.execute.compile_graph import Context, compile_graph
+from eqsat.execute.compile_graph import ModelContext, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.ops.blas import one_thread
 
@@ -35,7 +35,7 @@ class Trace:
         graph = model.graph
         values = dict.fromkeys([*graph.inputs, *graph.initializers.values()])
         values |= dict.fromkeys(v for node in graph for v in node.outputs if v.name)
-        program = compile_graph(graph, list(values), model.opset_imports, Context.of(model))
+        program = compile_graph(graph, list(values), model.opset_imports, ModelContext.of(model))
         if program.captured:
             raise ExecutionError(
                 "every value must be an input, a constant, or computed before its use",

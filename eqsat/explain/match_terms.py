@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.audit.expressions import Text
+from eqsat.audit.expressions import ENodeText
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.explain.derivations import Match
 from eqsat.rules.wording import in_words
@@ -24,7 +24,7 @@ class Terms:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.text = Text(snapshot)
+        self.text = ENodeText(snapshot)
         self._named = {c for v, c in snapshot.refs.items() if v.name}
         self._telling: frozenset[tuple[OpKey, str]] = frozenset()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from eqsat.audit.expressions import Text
+from eqsat.audit.expressions import ENodeText
 from eqsat.egraph.clause_refusal import Refusal
 from eqsat.egraph.compile_rules import CompiledClause, expanded
 from eqsat.egraph.judge_match import Classes, Judge
@@ -121,7 +121,7 @@ class Why:
         self.judge = judge
         self.snapshot = judge.snapshot
         self.matcher = judge.matcher
-        self.text = Text(judge.snapshot)
+        self.text = ENodeText(judge.snapshot)
         self.nodes = MatchedNodes(judge.snapshot, None)
         self._readers: dict[int, list[int]] = {}
         for n, node in enumerate(self.snapshot.nodes):

@@ -36,7 +36,7 @@ Makers = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Context:
+class SharedClasses:
     """Classes that parts share.
 
     Attributes:
@@ -63,7 +63,7 @@ class Context:
             yield dict(zip(self.joining, targets, strict=True))
 
 
-def find_context(problem: Problem, dominators: Dominators) -> Context | None:
+def find_context(problem: Problem, dominators: Dominators) -> SharedClasses | None:
     """What keeps most classes from being separators; None where nothing small does."""
     if problem.budgets or problem.classes < 2 * LEAST_CLASSES:
         return None
@@ -98,7 +98,7 @@ def find_context(problem: Problem, dominators: Dominators) -> Context | None:
     if prod(map(len, places)) > MOST_STATES:
         return None
     joining = [c for c in results if _joins(problem, dominators, c, others[c])]
-    return Context(classes, results, places, joining)
+    return SharedClasses(classes, results, places, joining)
 
 
 def _joins(problem: Problem, dominators: Dominators, klass: int, readers: list[int]) -> bool:
@@ -124,7 +124,9 @@ def _places(problem: Problem, dominators: Dominators, klass: int, readers: list[
     return found
 
 
-def context_problem(problem: Problem, context: Context, state: State, makers: Makers) -> tuple[Problem, list[int]]:
+def context_problem(
+    problem: Problem, context: SharedClasses, state: State, makers: Makers
+) -> tuple[Problem, list[int]]:
     """The problem of bringing a context's results into memories, where some of them are computed on given targets.
 
     Returns:
@@ -162,7 +164,7 @@ def context_problem(problem: Problem, context: Context, state: State, makers: Ma
 
 
 def rest_problem(
-    problem: Problem, context: Context, state: State, makers: Makers
+    problem: Problem, context: SharedClasses, state: State, makers: Makers
 ) -> tuple[Problem, list[int], list[int]]:
     """The problem of all other classes, for given memories of a context's results.
 

@@ -26,7 +26,7 @@ from eqsat.targets.kernel_cost import CostModel
 
 
 @dataclass(frozen=True)
-class Formulation:
+class MappedProblem:
     """An extraction problem and its mapping back to the snapshot.
 
     Attributes:
@@ -178,7 +178,7 @@ def formulate(
     outputs: list[ir.Value],
     pricing: Pricing,
     forbidden: Container[int] = (),
-) -> Formulation:
+) -> MappedProblem:
     """Builds the extraction problem for a model's outputs.
 
     Args:
@@ -221,7 +221,7 @@ def formulate(
     )
     original, own = _original(snapshot, encoding, nodes, position, fixed)
     baseline = float(sum(pricing.baseline(snapshot.nodes[n]) for n in own))
-    return Formulation(
+    return MappedProblem(
         snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own, pricing.costs.targets
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eqsat.egraph.encode import Encoding
-from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.problem import Problem
 from eqsat.model.write.too_new import Newer, TooNewError
 
 
-def require_old_enough(formulation: Formulation, pricing: Pricing, encoding: Encoding) -> None:
+def require_old_enough(formulation: MappedProblem, pricing: Pricing, encoding: Encoding) -> None:
     """Checks that the outputs can be computed by operators that are not too new.
 
     Args:

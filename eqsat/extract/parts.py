@@ -14,7 +14,7 @@ from typing import Protocol
 from eqsat.extract.alike import Known, form_of
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import Search
+from eqsat.extract.milp.search import ExtractionSearch
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.greedy import greedy
@@ -164,7 +164,7 @@ class PartwiseSearch:
         cost = INF if start is None else program_cost(problem, start)
         local = Incumbent(None if start is None else dict(start), cost, 0.0, report)
         apart = None if self.apart is None else partial(self.apart, known=self.known)
-        search = Search(problem, local, effort, self.gap, self.seed, apart)
+        search = ExtractionSearch(problem, local, effort, self.gap, self.seed, apart)
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.alike import Known
-from eqsat.extract.context import Context, Makers, State, chosen_of, context_problem, find_context, rest_problem
+from eqsat.extract.context import Makers, SharedClasses, State, chosen_of, context_problem, find_context, rest_problem
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.indirect_search import Attempt
-from eqsat.extract.milp.search import Search
+from eqsat.extract.milp.search import ExtractionSearch
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import program_cost
@@ -89,7 +89,7 @@ class SharedSearch(Attempt):
         self.bound = max(0.0, min(lower, self.cost))
         return True
 
-    def _least_bound(self, context: Context, cases: Sequence[_Case], easiest: PartwiseSearch) -> float:
+    def _least_bound(self, context: SharedClasses, cases: Sequence[_Case], easiest: PartwiseSearch) -> float:
         """The least bound of all cases, of which the first one is the easiest; better programs are found on the way."""
         # What is left costs no less with fewer memories: bounds hold for the states below.
         bounds = [(cases[0].state, easiest.bound)]
@@ -106,7 +106,7 @@ class SharedSearch(Attempt):
         """Only what costs less than this is worth a search."""
         return self.cost * (1 - self.gap)
 
-    def _refined(self, context: Context, case: _Case, easiest: PartwiseSearch, rest_bound: float) -> float:
+    def _refined(self, context: SharedClasses, case: _Case, easiest: PartwiseSearch, rest_bound: float) -> float:
         """The bound of a case; where it is open, the least one of its cases by what computes the results that may join.
 
         The context computes such a result where that is cheapest, and each part of the rest joins it where that is.
@@ -125,7 +125,7 @@ class SharedSearch(Attempt):
             least = min(least, finer.bound + own)
         return max(bound, least)
 
-    def _case(self, context: Context, state: State, makers: Makers) -> _Case | None:
+    def _case(self, context: SharedClasses, state: State, makers: Makers) -> _Case | None:
         problem, nodes = context_problem(self.problem, context, state, makers)
         if not problem.roots:
             return _Case(state, makers, {}, 0.0)
@@ -134,12 +134,12 @@ class SharedSearch(Attempt):
             return None
         start = greedy(reduced.problem)
         best = Incumbent(start, INF if start is None else program_cost(reduced.problem, start))
-        Search(reduced.problem, best, self.effort.share(KEPT), self.gap, self.seed).run()
+        ExtractionSearch(reduced.problem, best, self.effort.share(KEPT), self.gap, self.seed).run()
         if best.choices is None:
             return None if best.bound == INF else _Case(state, makers, {}, best.bound)
         return _Case(state, makers, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
 
-    def _solve(self, context: Context, case: _Case, easiest: PartwiseSearch | None) -> PartwiseSearch:
+    def _solve(self, context: SharedClasses, case: _Case, easiest: PartwiseSearch | None) -> PartwiseSearch:
         """Solves the rest for given places of the context's results, and prices the whole."""
         rest, nodes, _ = rest_problem(self.problem, context, case.state, case.makers)
         room = INF if easiest is None else self.cost - case.bound - easiest.bound

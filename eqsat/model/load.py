@@ -27,8 +27,7 @@ from eqsat.model.read.given_sizes import Bound
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.remarks import put_back, remarks_of
 from eqsat.model.read.rounds import take_scalars
-from eqsat.model.read.sources import ModelSource, read
-from eqsat.model.read.sources import Source as _Read
+from eqsat.model.read.sources import ModelSource, UncheckedModel, read
 from eqsat.model.read.sparse import make_dense
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
@@ -77,7 +76,9 @@ def load(
             ) from error
 
 
-def finish(source: _Read, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
+def finish(
+    source: UncheckedModel, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None
+) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     show_maps(source.proto)
     imported = any(not opset.canonical_domain(entry.domain) for entry in source.proto.opset_import)

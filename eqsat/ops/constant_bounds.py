@@ -10,7 +10,7 @@ from eqsat.schema.types import Attrs, TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ConstantBounds:
     """Bounds of a constant's numbers.
 
     Attributes:
@@ -32,7 +32,7 @@ class Bounds:
     endless: bool = False
 
 
-UNKNOWN = Bounds(math.inf, 0.0, True, True, 0.0, 0.0, True)
+UNKNOWN = ConstantBounds(math.inf, 0.0, True, True, 0.0, 0.0, True)
 
 _Types = Sequence[TensorType | None]
 
@@ -47,22 +47,22 @@ class BoundsRule:
         finite: Whether their elements must be finite; if not, the result is endless where they are.
     """
 
-    result: Callable[[Sequence[Bounds], _Types, Attrs], Bounds]
+    result: Callable[[Sequence[ConstantBounds], _Types, Attrs], ConstantBounds]
     operands: int = 1
     finite: bool = True
 
 
-def _same(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _same(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     return operands[0]
 
 
-def _part(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _part(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     """Some of the elements, in other slices."""
     return replace(operands[0], peak=operands[0].floor)
 
 
-def _concatenated(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
-    return Bounds(
+def _concatenated(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
+    return ConstantBounds(
         max(b.most for b in operands),
         min(b.least for b in operands),
         any(b.zero for b in operands),
@@ -73,7 +73,7 @@ def _concatenated(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bo
     )
 
 
-def _padded(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _padded(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     widths = operands[1]
     inside = _part(operands, types, attrs) if widths.negative else operands[0]
     if len(types) < 3 or types[2] is None:
@@ -81,24 +81,24 @@ def _padded(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     return UNKNOWN if operands[2] == UNKNOWN else _concatenated((inside, operands[2]), types, attrs)
 
 
-def _selected(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _selected(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     """Each element is one of the second or third operand."""
     found = _concatenated(operands[1:3], types, attrs)
     return replace(found, peak=found.floor)
 
 
-def _truths(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
-    return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
+def _truths(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
+    return ConstantBounds(1.0, 1.0, True, False, 1.0, 1.0)
 
 
-def _identity(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
-    return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
+def _identity(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
+    return ConstantBounds(1.0, 1.0, True, False, 1.0, 1.0)
 
 
-def _added(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _added(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a, b = operands[:2]
     endless = a.endless or b.endless
-    return Bounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak), endless)
+    return ConstantBounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak), endless)
 
 
 def _times(a: float, b: float) -> float:
@@ -106,21 +106,21 @@ def _times(a: float, b: float) -> float:
     return 0.0 if 0.0 in (a, b) else a * b
 
 
-def _multiplied(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _multiplied(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a, b = operands[:2]
     floor = _times(a.floor, b.floor)
     # Where a factor is zero, the largest element of a slice may vanish with it.
     peak = max(floor, 0.0 if b.zero else _times(a.peak, b.floor), 0.0 if a.zero else _times(b.peak, a.floor))
-    return Bounds(
+    return ConstantBounds(
         _times(a.most, b.most), _times(a.least, b.least), a.zero or b.zero, a.negative or b.negative, floor, peak
     )
 
 
-def _divided(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _divided(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a, b = operands[:2]
     if b.zero or not b.least > 0 or not b.most < math.inf:
         return UNKNOWN
-    return Bounds(
+    return ConstantBounds(
         a.most / b.least,
         a.least / b.most,
         a.zero,
@@ -130,42 +130,42 @@ def _divided(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
     )
 
 
-def _root(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _root(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a = operands[0]
     if a.negative:
         return UNKNOWN
     least = math.sqrt(a.least)
-    return Bounds(math.sqrt(a.most), least, a.zero, False, least, least)
+    return ConstantBounds(math.sqrt(a.most), least, a.zero, False, least, least)
 
 
-def _product(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _product(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a, b = operands[:2]
     kind = types[0]
     terms = kind.shape[-1] if kind is not None and kind.shape else None
     if not isinstance(terms, int):
         return UNKNOWN
     floor = _times(a.floor, b.floor)
-    return Bounds(_times(a.most, b.most) * terms, 0.0, True, True, floor, floor)
+    return ConstantBounds(_times(a.most, b.most) * terms, 0.0, True, True, floor, floor)
 
 
-def _dequantized(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _dequantized(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     scale, kind = operands[1], types[0]
     if kind is None or kind.dtype.numpy().kind not in "iu" or kind.dtype.bitwidth > 16:
         return UNKNOWN
     levels = float(2**kind.dtype.bitwidth)
-    return Bounds(_times(scale.most, levels), scale.least, True, True, scale.floor, scale.floor)
+    return ConstantBounds(_times(scale.most, levels), scale.least, True, True, scale.floor, scale.floor)
 
 
-def _inverted(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
-    return _divided([Bounds(1, 1, False, False, 1, 1), operands[0]], types, attrs)
+def _inverted(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
+    return _divided([ConstantBounds(1, 1, False, False, 1, 1), operands[0]], types, attrs)
 
 
-def _single_share(operands: Sequence[Bounds], types: _Types, attrs: Attrs) -> Bounds:
+def _single_share(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     """The logarithm of a softmax of single elements: zero, or no number if the element is not finite."""
     kind, axis = types[0], dict(attrs).get("axis")
     if kind is None or kind.shape is None or not isinstance(axis, int) or kind.shape[axis] != 1:
         return UNKNOWN
-    return Bounds(0.0, math.inf, True, False, math.inf, 0.0, operands[0].endless)
+    return ConstantBounds(0.0, math.inf, True, False, math.inf, 0.0, operands[0].endless)
 
 
 same = BoundsRule(_same, finite=False)

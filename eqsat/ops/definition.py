@@ -21,7 +21,7 @@ Definition = Callable[[Mapping[str, AttrValue], Types], Body | None]
 """The body for attributes (defaults filled in) and types of the inputs; None for those that it does not cover."""
 
 
-class Writer:
+class BodyWriter:
     """Writes a body, one operator after the other; values are numbers.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.ops.checks.check import Operands
+from eqsat.ops.checks.check import CheckedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Together:
     size: int | None = None
 
 
-Rule = Callable[[Operands], Iterator[Together]]
+Rule = Callable[[CheckedNode], Iterator[Together]]
 
 
-def _ranks(node: Operands, numbers: Sequence[int] | None = None) -> dict[int, int]:
+def _ranks(node: CheckedNode, numbers: Sequence[int] | None = None) -> dict[int, int]:
     """The ranks of operands that are there and have a known one."""
     numbers = range(len(node.inputs)) if numbers is None else numbers
     return {k: rank for k in numbers if (rank := node.rank(k)) is not None}
 
 
-def _equal(node: Operands, *places: tuple[int, int], size: int | None = None) -> Iterator[Together]:
+def _equal(node: CheckedNode, *places: tuple[int, int], size: int | None = None) -> Iterator[Together]:
     """Axes, which may be counted from the last one, of the operands that are there."""
     ranks = _ranks(node, [number for number, _ in places])
     axes = tuple((k, axis % ranks[k]) for k, axis in places if k in ranks and -ranks[k] <= axis < ranks[k])
@@ -55,12 +55,12 @@ def _broadcast(ranks: dict[int, int], kept: int = 0) -> Iterator[Together]:
             yield Together(axes, repeats=True)
 
 
-def alone(node: Operands) -> Iterator[Together]:
+def alone(node: CheckedNode) -> Iterator[Together]:
     """Operands whose sizes have nothing to do with each other."""
     yield from ()
 
 
-def broadcasting(node: Operands) -> Iterator[Together]:
+def broadcasting(node: CheckedNode) -> Iterator[Together]:
     """Operands that stretch each other."""
     yield from _broadcast(_ranks(node))
 
@@ -68,7 +68,7 @@ def broadcasting(node: Operands) -> Iterator[Together]:
 def product(a: int = 0, b: int = 1) -> Rule:
     """Matrix products of two operands."""
 
-    def rule(node: Operands) -> Iterator[Together]:
+    def rule(node: CheckedNode) -> Iterator[Together]:
         ranks = _ranks(node, (a, b))
         if len(ranks) < 2 or not all(ranks.values()):
             return
@@ -78,7 +78,7 @@ def product(a: int = 0, b: int = 1) -> Rule:
     return rule
 
 
-def transposed_product(node: Operands) -> Iterator[Together]:
+def transposed_product(node: CheckedNode) -> Iterator[Together]:
     """A product of matrices that attributes transpose, with or without batches."""
     ranks = _ranks(node, (0, 1))
     if len(ranks) < 2 or not all(ranks.values()) or node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
@@ -88,7 +88,7 @@ def transposed_product(node: Operands) -> Iterator[Together]:
     yield from _broadcast({k: n for k, n in ranks.items() if n > 2}, 2)
 
 
-def einsum(node: Operands) -> Iterator[Together]:
+def einsum(node: CheckedNode) -> Iterator[Together]:
     """Equal letters."""
     terms = str(node.attr("equation", "")).replace(" ", "").split("->")[0].split(",")
     places: dict[str, list[tuple[int, int]]] = {}
@@ -101,7 +101,7 @@ def einsum(node: Operands) -> Iterator[Together]:
         yield from _equal(node, *axes)
 
 
-def concatenated(node: Operands) -> Iterator[Together]:
+def concatenated(node: CheckedNode) -> Iterator[Together]:
     """All axes but the one along which operands are put together."""
     ranks = _ranks(node)
     rank = next(iter(ranks.values()), 0)
@@ -113,7 +113,7 @@ def concatenated(node: Operands) -> Iterator[Together]:
             yield from _equal(node, *((number, k) for number in ranks))
 
 
-def updates(node: Operands) -> Iterator[Together]:
+def updates(node: CheckedNode) -> Iterator[Together]:
     """Indices and the elements that go there."""
     rank, indices = node.rank(2), node.rank(1)
     if rank is None or indices is None:
@@ -122,7 +122,7 @@ def updates(node: Operands) -> Iterator[Together]:
         yield from _equal(node, (1, k), (2, k))
 
 
-def parameters(node: Operands) -> Iterator[Together]:
+def parameters(node: CheckedNode) -> Iterator[Together]:
     """Scales and zero points of an axis, or for all elements."""
     rank = node.rank(0)
     axes = tuple((k, 0) for k in (1, 2) if node.rank(k) == 1)
@@ -134,7 +134,7 @@ def parameters(node: Operands) -> Iterator[Together]:
 def channels(*numbers: int) -> Rule:
     """Vectors that have an element a channel."""
 
-    def rule(node: Operands) -> Iterator[Together]:
+    def rule(node: CheckedNode) -> Iterator[Together]:
         yield from _equal(node, (0, 1), *((k, 0) for k in numbers))
 
     return rule
@@ -143,7 +143,7 @@ def channels(*numbers: int) -> Rule:
 def features(*numbers: int) -> Rule:
     """Vectors that have an element for each of the last axis."""
 
-    def rule(node: Operands) -> Iterator[Together]:
+    def rule(node: CheckedNode) -> Iterator[Together]:
         yield from _equal(node, (0, -1), *((k, -1) for k in numbers))
 
     return rule
@@ -152,7 +152,7 @@ def features(*numbers: int) -> Rule:
 def convolution(x: int = 0, w: int = 1, bias: int = 2) -> Rule:
     """Channels of the operand, of which each group has as many as the weight says, and filters."""
 
-    def rule(node: Operands) -> Iterator[Together]:
+    def rule(node: CheckedNode) -> Iterator[Together]:
         per_group = node.dim(w, 1)
         if per_group is not None:
             yield from _equal(node, (x, 1), size=per_group * node.int_attr("group", 1))
@@ -162,7 +162,7 @@ def convolution(x: int = 0, w: int = 1, bias: int = 2) -> Rule:
     return rule
 
 
-def transposed_convolution(node: Operands) -> Iterator[Together]:
+def transposed_convolution(node: CheckedNode) -> Iterator[Together]:
     """Channels of the operand and of the weight, and filters of each group."""
     yield from _equal(node, (0, 1), (1, 0))
     filters = node.dim(1, 1)
@@ -170,7 +170,7 @@ def transposed_convolution(node: Operands) -> Iterator[Together]:
         yield from _equal(node, (2, 0), size=filters * node.int_attr("group", 1))
 
 
-def recurrent(node: Operands) -> Iterator[Together]:
+def recurrent(node: CheckedNode) -> Iterator[Together]:
     """Samples, features, states and directions of a recurrent layer."""
     batch = (0, 0 if node.attr("layout", 0) else 1)
     states = 0 if node.attr("layout", 0) else 1
@@ -180,41 +180,41 @@ def recurrent(node: Operands) -> Iterator[Together]:
     yield from _equal(node, (1, 0), (2, 0), (3, 0), (5, 1 - states), (6, 1 - states))
 
 
-def transposed_recurrent(node: Operands) -> Iterator[Together]:
+def transposed_recurrent(node: CheckedNode) -> Iterator[Together]:
     """The same of one whose weights are transposed."""
     yield from _equal(node, (0, 1), (4, 0), (5, 1), (6, 1))
     yield from _equal(node, (0, 2), (1, 1))
     yield from _equal(node, (2, 1), (5, 2), (6, 2))
 
 
-def skipped(node: Operands) -> Iterator[Together]:
+def skipped(node: CheckedNode) -> Iterator[Together]:
     """The sum of two operands, normalized along the last axis."""
     yield from _broadcast(_ranks(node, (0, 1)))
     yield from features(2, 3, 4)(node)
 
 
-def squeezed(node: Operands) -> Iterator[Together]:
+def squeezed(node: CheckedNode) -> Iterator[Together]:
     """Axes of one element."""
     axes = node.value(1)
     for axis in () if axes is None else np.ravel(axes):
         yield from _equal(node, (0, int(axis)), size=1)
 
 
-def parted(node: Operands) -> Iterator[Together]:
+def parted(node: CheckedNode) -> Iterator[Together]:
     """An axis with as many elements as its parts have."""
     parts = node.value(1)
     if parts is not None:
         yield from _equal(node, (0, node.int_attr("axis")), size=int(np.sum(parts)))
 
 
-def columns(node: Operands) -> Iterator[Together]:
+def columns(node: CheckedNode) -> Iterator[Together]:
     """Rows of as many elements as the attribute K says."""
     k = node.attr("K")
     if isinstance(k, int):
         yield from _equal(node, (0, -1), size=k)
 
 
-def expanded(node: Operands) -> Iterator[Together]:
+def expanded(node: CheckedNode) -> Iterator[Together]:
     """Axes that are as long as the shape says, or of one element."""
     rank, shape = node.rank(0), node.value(1)
     if rank is None or shape is None:

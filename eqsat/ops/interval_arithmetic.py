@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import constant_bounds
-from eqsat.ops.constant_bounds import UNKNOWN, Bounds
+from eqsat.ops.constant_bounds import UNKNOWN, ConstantBounds
 from eqsat.ops.operators import has, operator
 from eqsat.ops.scales import FLOATS, Wide
 from eqsat.ops.traits import Trait
@@ -27,13 +27,13 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 _CHUNK = 1 << 16
 
 
-def bounds_of_array(array: np.ndarray, dtype: ir.DataType) -> Bounds:
+def bounds_of_array(array: np.ndarray, dtype: ir.DataType) -> ConstantBounds:
     """The bounds of a stored constant.
 
     Magnitudes are compared as bit patterns, which order as they do: one pass through the cache, without a copy.
     """
     if not array.size:
-        return Bounds(0.0, math.inf, False, False, math.inf, math.inf)
+        return ConstantBounds(0.0, math.inf, False, False, math.inf, math.inf)
     if dtype not in FLOATS:
         return _bounds_of_integers(array)
     kind = array.dtype
@@ -65,19 +65,19 @@ def bounds_of_array(array: np.ndarray, dtype: ir.DataType) -> Bounds:
     inside = magnitude(inner).reshape(array.shape[1:])
     peak = min(peak_of(magnitude(slices)), peak_of(inside) if inside.ndim else math.inf)
     tiny = smallest_normal(dtype)
-    return Bounds(most, found, zero, negative, max(found, tiny), max(peak, tiny))
+    return ConstantBounds(most, found, zero, negative, max(found, tiny), max(peak, tiny))
 
 
-def _bounds_of_integers(array: np.ndarray) -> Bounds:
+def _bounds_of_integers(array: np.ndarray) -> ConstantBounds:
     if array.dtype.kind == "b":
-        return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
+        return ConstantBounds(1.0, 1.0, True, False, 1.0, 1.0)
     if array.dtype.kind not in "iu":
         return UNKNOWN
     most = max(abs(int(array.max())), abs(int(array.min())))
-    return Bounds(float(most), 1.0, not array.all(), bool(array.min() < 0), 1.0, 1.0)
+    return ConstantBounds(float(most), 1.0, not array.all(), bool(array.min() < 0), 1.0, 1.0)
 
 
-def bounds_of_wide(constant: Wide) -> Bounds:
+def bounds_of_wide(constant: Wide) -> ConstantBounds:
     """The bounds of a constant that was computed."""
     if constant.scale is None:
         return bounds_of_array(constant.values, constant.dtype)
@@ -89,7 +89,7 @@ def bounds_of_wide(constant: Wide) -> Bounds:
     return replace(found, floor=float(positive.min()) if positive.size else math.inf, peak=peak_of(scale))
 
 
-def misfit_of_bounds(bounds: Bounds, dtype: ir.DataType, *, contracted: bool = False) -> str:
+def misfit_of_bounds(bounds: ConstantBounds, dtype: ir.DataType, *, contracted: bool = False) -> str:
     """As :func:`eqsat.ops.wide.misfit` for a constant of which only bounds are known."""
     if dtype not in FLOATS:
         return ""
@@ -116,8 +116,8 @@ def keeps_numbers(op: OpKey) -> bool:
 
 
 def operator_bounds(
-    op: OpKey, attrs: Attrs, operands: Sequence[Bounds | None], types: Sequence[TensorType | None]
-) -> Bounds:
+    op: OpKey, attrs: Attrs, operands: Sequence[ConstantBounds | None], types: Sequence[TensorType | None]
+) -> ConstantBounds:
     """The bounds of all results of an operator on constants.
 
     Args:

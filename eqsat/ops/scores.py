@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.definition import Writer
+from eqsat.ops.definition import BodyWriter
 from eqsat.schema.types import AttrValue
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -25,7 +25,7 @@ def transform_of(attrs: Mapping[str, AttrValue]) -> str:
     return TRANSFORMS[given] if isinstance(given, int) else str(given)
 
 
-def transformed(w: Writer, scores: int, transform: str, dtype: ir.DataType = _FLOAT) -> int:
+def transformed(w: BodyWriter, scores: int, transform: str, dtype: ir.DataType = _FLOAT) -> int:
     """Scores of rows after a transformation of each row."""
     if transform == "SOFTMAX":
         return w.op("Softmax", scores, axis=1)
@@ -36,7 +36,7 @@ def transformed(w: Writer, scores: int, transform: str, dtype: ir.DataType = _FL
     return _probit(w, scores, dtype) if transform == "PROBIT" else scores
 
 
-def _softmax_of_others(w: Writer, scores: int, dtype: ir.DataType) -> int:
+def _softmax_of_others(w: BodyWriter, scores: int, dtype: ir.DataType) -> int:
     """A softmax in which scores of zero stay zero."""
     axis = w.constant([1])
     most = w.op("ReduceMax", scores, axis, keepdims=1)
@@ -48,7 +48,7 @@ def _softmax_of_others(w: Writer, scores: int, dtype: ir.DataType) -> int:
     return w.op("Where", some, w.constant(0.5, dtype), w.op("Div", terms, total))
 
 
-def _probit(w: Writer, p: int, dtype: ir.DataType) -> int:
+def _probit(w: BodyWriter, p: int, dtype: ir.DataType) -> int:
     """The normal quantile of a probability, by Winitzki's formula for the inverse error function."""
 
     def number(value: float) -> int:
@@ -62,7 +62,7 @@ def _probit(w: Writer, p: int, dtype: ir.DataType) -> int:
     return w.op("Mul", w.op("Mul", sign, w.op("Sqrt", inner)), number(1.41421356))
 
 
-def of_two_classes(w: Writer, score: int, transform: str, *, is_probability: bool) -> int:
+def of_two_classes(w: BodyWriter, score: int, transform: str, *, is_probability: bool) -> int:
     """Scores of two classes by one for the second, which is a column."""
     if transform == "LOGISTIC":
         first, second = w.op("Sigmoid", w.op("Neg", score)), w.op("Sigmoid", score)
@@ -86,12 +86,12 @@ def label_type(labels: tuple[int | str, ...]) -> ir.DataType:
     return ir.DataType.STRING if labels and isinstance(labels[0], str) else ir.DataType.INT64
 
 
-def label_constant(w: Writer, labels: tuple[int | str, ...]) -> int:
+def label_constant(w: BodyWriter, labels: tuple[int | str, ...]) -> int:
     """Labels as a constant vector."""
     return w.constant(list(labels), label_type(labels))
 
 
-def greatest(w: Writer, scores: int, labels: tuple[int | str, ...]) -> int:
+def greatest(w: BodyWriter, scores: int, labels: tuple[int | str, ...]) -> int:
     """The label of the first greatest score of each row."""
     place = w.op("ArgMax", scores, axis=1, keepdims=0)
     if labels == tuple(range(len(labels))):
@@ -99,7 +99,7 @@ def greatest(w: Writer, scores: int, labels: tuple[int | str, ...]) -> int:
     return w.op("Gather", label_constant(w, labels), place, axis=0)
 
 
-def above(w: Writer, score: int, bound: float, labels: tuple[int | str, ...]) -> int:
+def above(w: BodyWriter, score: int, bound: float, labels: tuple[int | str, ...]) -> int:
     """The second label where a column of scores is above a bound, else the first."""
     is_above = w.op("Greater", w.reshaped(score, -1), w.constant(bound, _FLOAT))
     if labels == (0, 1):

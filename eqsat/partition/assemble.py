@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
-from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.problem import Choice
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.own_operators import LAYOUTS
@@ -35,7 +35,7 @@ class Assembled:
 
 
 def assemble(
-    formulation: Formulation,
+    formulation: MappedProblem,
     choices: dict[int, Choice],
     encoding: Encoding,
     outputs: list[ir.Value],
@@ -124,7 +124,7 @@ def _name_both_layouts(names: dict[int, str], snapshot: Snapshot) -> None:
                     names.setdefault(other, known[one])
 
 
-def _chosen_parts(formulation: Formulation, choices: dict[int, Choice]) -> dict[int, dict[int, int]]:
+def _chosen_parts(formulation: MappedProblem, choices: dict[int, Choice]) -> dict[int, dict[int, int]]:
     """Tuple class -> output index -> class of the projection that the program uses."""
     parts: dict[int, dict[int, int]] = {}
     for position, choice in choices.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eqsat.proofs import conditions
 from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
-from eqsat.proofs.symbolic_shapes import SOLE, Position, Shape, Shapes
+from eqsat.proofs.symbolic_shapes import SOLE, EqualShapes, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.callee import SIGNS
 from eqsat.rules.expand import Clause
@@ -49,7 +49,7 @@ class Names:
 
     def __init__(self, clause: Clause) -> None:
         self.clause = clause
-        self.shapes = Shapes()
+        self.shapes = EqualShapes()
         self.tensors: dict[str, Denotation] = {}
         self.values: dict[str, Value] = {}
         self.nodes: dict[str, dict[str, Value]] = {}

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.proofs import conditions
 from eqsat.proofs.clause_names import Denotation, Value
-from eqsat.proofs.operators_of_every_rank import Call, OperatorsOfEveryRank
+from eqsat.proofs.operators_of_every_rank import OperatorsOfEveryRank, OperatorUse
 from eqsat.proofs.scalar_terms import NotModelled, Term, apply, either_zero, number, symbol
 from eqsat.proofs.symbolic_shapes import SCALAR, SOLE, Position, Shape
 from eqsat.rules import ast
@@ -146,7 +146,7 @@ class EveryRank(OperatorsOfEveryRank):
             if pattern.bind is not None:
                 self.nodes[pattern.bind] = attributes
             self._matched[key] = [
-                self.applied(Call(op, attributes, operands, output, ("node", len(self._matched))))
+                self.applied(OperatorUse(op, attributes, operands, output, ("node", len(self._matched))))
                 for output in range(self._outputs[pattern.node])
             ]
         else:
@@ -224,13 +224,13 @@ class EveryRank(OperatorsOfEveryRank):
                 return found
         while operands and operands[-1] is None:
             operands.pop()
-        found = self.applied(Call(op, attributes, operands, template.output))
+        found = self.applied(OperatorUse(op, attributes, operands, template.output))
         self._built[key] = found
         return found
 
     def _remaining(self, left: Remainder, operands: list[Denotation | None]) -> Denotation | None:
         if left == Remainder.NEGATED:
-            return self.applied(Call(NEG, {}, operands[1:]))
+            return self.applied(OperatorUse(NEG, {}, operands[1:]))
         return {Remainder.LEFT: operands[0], Remainder.RIGHT: operands[-1]}.get(left)
 
     def _shaped(self, op: str, x: Denotation, shape: Shape) -> Denotation:

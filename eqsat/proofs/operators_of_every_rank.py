@@ -25,7 +25,7 @@ from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorUse:
     """One use of an operator.
 
     Attributes:
@@ -64,7 +64,7 @@ class OperatorsOfEveryRank(Names):
         super().__init__(clause)
         self.parts = parts
 
-    def applied(self, call: Call) -> Denotation:
+    def applied(self, call: OperatorUse) -> Denotation:
         """The result of an operator.
 
         Raises:
@@ -80,19 +80,19 @@ class OperatorsOfEveryRank(Names):
 
     # ---- meanings; None where an operator is only known by name --------------------------------------
 
-    def _same(self, call: Call) -> Denotation | None:
+    def _same(self, call: OperatorUse) -> Denotation | None:
         return call.given[0]
 
-    def _broadcast(self, call: Call) -> Denotation | None:
+    def _broadcast(self, call: OperatorUse) -> Denotation | None:
         return self._elementwise(call.op.name, call.data, call.given)
 
-    def _clip(self, call: Call) -> Denotation | None:
+    def _clip(self, call: OperatorUse) -> Denotation | None:
         # Which bounds there are is all that the term needs to know of the call.
         present = tuple(call.operand(i) is not None for i in (1, 2))
         bounds = (Denotation(SCALAR, o.element, True) for o in call.given[1:])
         return self._elementwise(call.op.name, (("present", present),), [call.given[0], *bounds])
 
-    def _quantizing(self, call: Call) -> Denotation | None:
+    def _quantizing(self, call: OperatorUse) -> Denotation | None:
         x, *parameters = call.given
         if not all(o.single for o in parameters):
             return None
@@ -106,7 +106,7 @@ class OperatorsOfEveryRank(Names):
 
         return Denotation(x.shape, element, x.single)
 
-    def _view(self, call: Call) -> Denotation | None:
+    def _view(self, call: OperatorUse) -> Denotation | None:
         shapes, (x, *rest) = self.shapes, call.given
         name = call.op.name
         shape: Shape = ("view", x.shape, name, call.data, tuple(self.key(o) for o in rest), call.node)
@@ -114,32 +114,32 @@ class OperatorsOfEveryRank(Names):
             shape = SCALAR
         return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
 
-    def _expanded(self, call: Call) -> Denotation | None:
+    def _expanded(self, call: OperatorUse) -> Denotation | None:
         shapes, (x, target, *_) = self.shapes, call.given
         shape = shapes.stretched(x.shape, ("target", self.key(target)))
         return Denotation(shape, lambda p: x.element(shapes.fit(x.shape, p)), False)
 
-    def _gathered(self, call: Call) -> Denotation | None:
+    def _gathered(self, call: OperatorUse) -> Denotation | None:
         table, indices, *_ = call.given
         return self._looked_up(table, indices) if self._is_table(table) else self._moved(call)
 
-    def _split(self, call: Call) -> Denotation | None:
+    def _split(self, call: OperatorUse) -> Denotation | None:
         if len(call.given) > 1:  # The sizes say how many results there are.
             attributes = {k: v for k, v in call.attributes.items() if k != "num_outputs"}
-            call = Call(call.op, attributes, call.operands, call.output, call.node)
+            call = OperatorUse(call.op, attributes, call.operands, call.output, call.node)
         return self._moved(call)
 
-    def _concatenated(self, call: Call) -> Denotation | None:
+    def _concatenated(self, call: OperatorUse) -> Denotation | None:
         return call.given[0] if len(call.given) == 1 else self._pieces(call, call.given, ())
 
-    def _padded(self, call: Call) -> Denotation | None:
+    def _padded(self, call: OperatorUse) -> Denotation | None:
         if len(call.operands) < 2:
             return None
         zero, value = number(0), call.operand(2)
         outside = Denotation(SCALAR, (lambda _: zero) if value is None else value.element, True)
         return self._pieces(call, [call.given[0], outside], (call.operand(1), call.operand(3)))
 
-    def _resized(self, call: Call) -> Denotation | None:
+    def _resized(self, call: OperatorUse) -> Denotation | None:
         copies = self._copies(call.attributes)
         return self._pieces(call, call.given[:1], tuple(call.operands[1:])) if copies else None
 
@@ -160,7 +160,7 @@ class OperatorsOfEveryRank(Names):
 
         return Denotation(shape, element, all(o.single for o in given))
 
-    def _moved(self, call: Call) -> Denotation | None:
+    def _moved(self, call: OperatorUse) -> Denotation | None:
         shapes, (x, *others) = self.shapes, call.given
         own = (str(call.op), call.data, call.output, tuple(self.key(o) for o in others))
 
@@ -169,7 +169,7 @@ class OperatorsOfEveryRank(Names):
 
         return Denotation(key(), lambda p: x.element(shapes.through(key(), x.shape, p)), False)
 
-    def _pieces(self, call: Call, given: Sequence[Denotation], rest: Sequence[Denotation | None]) -> Denotation:
+    def _pieces(self, call: OperatorUse, given: Sequence[Denotation], rest: Sequence[Denotation | None]) -> Denotation:
         """An operator of which each result is an element of one of its operands, wherever that lies."""
         shapes = self.shapes
         own = (str(call.op), call.data, tuple(None if o is None else self.key(o) for o in rest))
@@ -213,13 +213,13 @@ class OperatorsOfEveryRank(Names):
 
         return Denotation(indices.shape, element, indices.single)
 
-    def _opaque(self, call: Call) -> Denotation:
+    def _opaque(self, call: OperatorUse) -> Denotation:
         keys = tuple(None if o is None else self.key(o) for o in call.operands)
         own = ("result", str(call.op), call.output, call.data, keys)
         return Denotation(own, lambda p: apply(f"element of {call.op}", (), (("of", (own, p)),)), False)
 
 
-_Meaning = Callable[[OperatorsOfEveryRank, Call], Denotation | None]
+_Meaning = Callable[[OperatorsOfEveryRank, OperatorUse], Denotation | None]
 _Any = OperatorsOfEveryRank
 
 

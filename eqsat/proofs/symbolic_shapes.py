@@ -16,7 +16,7 @@ SOLE: Position = ("sole",)
 SCALAR: Shape = ("scalar",)
 
 
-class Shapes:
+class EqualShapes:
     """Which shapes, sizes and ranks are known to be equal.
 
     Attributes:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.problem import Budget, Choice, Problem
 from eqsat.ops.operators import operator
 from eqsat.quantization.inner import InnerClasses
@@ -170,7 +170,7 @@ class Charged:
         totals: Per output the noise of everything, relative to the signal.
     """
 
-    formulation: Formulation
+    formulation: MappedProblem
     roundings: Roundings
     totals: tuple[float, ...]
 
@@ -209,12 +209,12 @@ class Charged:
         return Limited(replace(self.formulation, problem=limited), replace(limited, cost=cost + price[:, None]), slack)
 
 
-def _by_problem_node(formulation: Formulation, roundings: Roundings) -> list[list[int]]:
+def _by_problem_node(formulation: MappedProblem, roundings: Roundings) -> list[list[int]]:
     position = {n: i for i, n in enumerate(formulation.node)}
     return [[position[n] for n in payers if n in position] for payers in roundings.payers]
 
 
-def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, outputs: Sequence[str]) -> Charged:
+def charge(formulation: MappedProblem, roundings: Roundings, weights: np.ndarray, outputs: Sequence[str]) -> Charged:
     """Makes programs pay for what they round.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from eqsat.quantization.noise import Noise
 from eqsat.quantization.scheme import Scheme
-from eqsat.quantization.share import Share
+from eqsat.quantization.share import IntegerShare
 from eqsat.report.quantized import FloatRow
 from eqsat.result import Result
 
@@ -33,7 +33,7 @@ class QuantizationResult(Result):
     actual: dict[str, float] = field(default_factory=dict)
     tensors: tuple[str, ...] = ()
     floats: tuple[FloatRow, ...] = ()
-    share: Share = field(default=Share(0, 0, 0, 0, 0))
+    share: IntegerShare = field(default=IntegerShare(0, 0, 0, 0, 0))
     extractions: int = 1
     scheme: Scheme = field(default=Scheme((), ()))
     noise: Noise | None = field(default=None)

@@ -15,7 +15,7 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class IntegerShare:
     """Attributes:
     integer: Kernels that read no float at run time, without conversions.
     floating: Kernels that read floats, without conversions.
@@ -53,7 +53,7 @@ def is_integer(plan: Plan, node: PlanNode) -> bool:
     return all(t is not None and not t.dtype.is_floating_point() for t in read)
 
 
-def integer_share(plan: Plan, sizes: Mapping[str, int]) -> Share:
+def integer_share(plan: Plan, sizes: Mapping[str, int]) -> IntegerShare:
     """Counts the kernels of a plan and their work at some sizes of the symbols."""
     integer = floating = conversions = integer_work = work = 0
     for node in plan.nodes:
@@ -67,7 +67,7 @@ def integer_share(plan: Plan, sizes: Mapping[str, int]) -> Share:
             integer_work += own
         else:
             floating += 1
-    return Share(integer, floating, conversions, integer_work, work)
+    return IntegerShare(integer, floating, conversions, integer_work, work)
 
 
 def kernel_macs(plan: Plan, node: PlanNode, sizes: Mapping[str, int]) -> int:

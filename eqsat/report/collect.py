@@ -10,7 +10,7 @@ from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.origin import Origin
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.problem import Solution
 from eqsat.extract.program_cost import readers
 from eqsat.ops.operators import operator
@@ -30,7 +30,7 @@ from eqsat.rules.expand import operators as operators_of
 from eqsat.rules.listing import short_place
 from eqsat.schema.body import Body
 from eqsat.schema.chosen_sizes import typical
-from eqsat.stages.assemble import Program
+from eqsat.stages.assemble import ExtractedProgram
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced
 
@@ -39,7 +39,7 @@ def collect(
     loaded: Loaded,
     priced: Priced,
     solution: Solution,
-    program: Program,
+    program: ExtractedProgram,
     origins: Mapping[str, Origin],
     run: report.SearchRun,
 ) -> report.Summary:
@@ -110,7 +110,7 @@ def _rule_row(statistics: RuleStatistics, chosen: int) -> report.RuleRow:
     )
 
 
-def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[Region]) -> list[float]:
+def _copy_costs(formulation: MappedProblem, solution: Solution, pieces: Sequence[Region]) -> list[float]:
     """Per region the seconds of copies: in for the first region that reads a value, out of the one that makes it."""
     problem = formulation.problem
     memories = readers(problem, solution.choices)

@@ -15,13 +15,13 @@ from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion, RuleT
 from eqsat.report.region_rows import operators
 from eqsat.rules.listing import short_place, texts_of
 from eqsat.schema.types import TensorType
-from eqsat.stages.assemble import Program
+from eqsat.stages.assemble import ExtractedProgram
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced
 from eqsat.targets.work import Work
 
 
-def compare(loaded: Loaded, priced: Priced, program: Program, origins: Mapping[str, Origin]) -> Comparison:
+def compare(loaded: Loaded, priced: Priced, program: ExtractedProgram, origins: Mapping[str, Origin]) -> Comparison:
     """The graph before and after an optimization.
 
     Args:
@@ -77,7 +77,7 @@ def _before(priced: Priced) -> Graph:
     return Graph(tuple(nodes), tuple(edges))
 
 
-def _after(priced: Priced, program: Program, origins: Mapping[str, Origin]) -> Graph:
+def _after(priced: Priced, program: ExtractedProgram, origins: Mapping[str, Origin]) -> Graph:
     """The chosen program with its regions."""
     plan, pricing = program.plan, priced.pricing
     names = value_names(plan).of
@@ -120,7 +120,7 @@ def _after(priced: Priced, program: Program, origins: Mapping[str, Origin]) -> G
     return Graph(tuple(nodes), tuple(edges), _regions(program, first))
 
 
-def _regions(program: Program, first: int) -> tuple[GraphRegion, ...]:
+def _regions(program: ExtractedProgram, first: int) -> tuple[GraphRegion, ...]:
     plan = program.plan
     return tuple(
         GraphRegion(r.name, plan.targets[r.target], tuple(first + i for i in r.nodes)) for r in program.regions

@@ -24,10 +24,10 @@ _LONG_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LONGEST_NAME},}}")
 def _parser() -> Lark:
     from lark import Lark
 
-    from eqsat.rules.postlex import Layout
+    from eqsat.rules.postlex import LineMarks
 
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True, postlex=Layout())
+    return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True, postlex=LineMarks())
 
 
 def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -> s.File:

@@ -16,7 +16,7 @@ _BEFORE = {"AS": ("NAME", "PAREN"), "BY": ("NAME",), "FAMILY": ("NAME", "STAR"),
 """What follows a word on its line where it is more than a name."""
 
 
-class Layout(PostLex):
+class LineMarks(PostLex):
     """Marks what indentation and line breaks decide: a bracket that begins a line, and what a ``let`` belongs to.
 
     The unit of ``within 1 lsb`` stands on its line, so that a forgotten one is not read from the next.

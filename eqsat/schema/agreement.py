@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import Condition, Fit, FreeSize
-from eqsat.schema.size import Monomial, Operation, Size, Undecided, closer_bounds
+from eqsat.schema.size import Monomial, Size, SizeOperation, Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim, substituted, symbols
 from eqsat.schema.symbol import Symbol
 
@@ -168,7 +168,7 @@ def _solution(difference: int, order: Sequence[str]) -> tuple[str, int] | None:
 def _names(terms: Mapping[Monomial, int]) -> Iterator[str]:
     for monomial in terms:
         for atom in monomial:
-            if isinstance(atom, Operation):
+            if isinstance(atom, SizeOperation):
                 yield from (s.name for s in (*symbols(atom.a), *symbols(atom.b)))
             else:
                 yield atom.name

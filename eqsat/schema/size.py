@@ -38,7 +38,7 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class SizeOperation:
     """What a polynomial cannot express.
 
     Attributes:
@@ -90,7 +90,7 @@ class Operation:
         return max(a, b) if self.kind == "max" else min(a, b)
 
 
-Atom = Symbol | Operation
+Atom = Symbol | SizeOperation
 Monomial = tuple[Atom, ...]
 
 
@@ -279,7 +279,7 @@ def _made(terms: Mapping[Monomial, int]) -> int:
 
 
 def _atom(kind: str, a: int, b: int) -> int:
-    return Size({(Operation(kind, a, b),): 1})
+    return Size({(SizeOperation(kind, a, b),): 1})
 
 
 def _text(value: int, c: bool) -> str:
@@ -338,8 +338,8 @@ def _without_remainders(value: int, b: int) -> int:
     total: int = 0
     for monomial, factor in (_terms(value) or {}).items():
         for atom in monomial:
-            goes = isinstance(atom, Operation) and atom.kind == "%" and _parted(atom.b, b)[1] == 0
-            factor = factor * (atom.a if goes and isinstance(atom, Operation) else Size({(atom,): 1}))
+            goes = isinstance(atom, SizeOperation) and atom.kind == "%" and _parted(atom.b, b)[1] == 0
+            factor = factor * (atom.a if goes and isinstance(atom, SizeOperation) else Size({(atom,): 1}))
         total = total + factor
     return total
 
@@ -419,7 +419,7 @@ def _without_quotient(value: int) -> tuple[int, int] | None:
     """A multiple of a size, and which: ``a // d`` is ``(a - r) / d`` for a remainder r; None without quotients."""
     for monomial, factor in (_terms(value) or {}).items():
         atom = monomial[0] if len(monomial) == 1 else None
-        if isinstance(atom, Operation) and atom.kind == "//" and isinstance(atom.b, int):
+        if isinstance(atom, SizeOperation) and atom.kind == "//" and isinstance(atom.b, int):
             rest = Size({(Symbol(f"{atom.text(c=False)} rest", FreeSize(0, atom.b - 1, 0)),): 1})
             return (value - _made({monomial: factor})) * atom.b + factor * (atom.a - rest), atom.b
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.schema.size import Operation, Size, closer_bounds
+from eqsat.schema.size import Size, SizeOperation, closer_bounds
 
 
 def largest(a: int, b: int) -> int:
@@ -31,13 +31,13 @@ def _chosen(kind: str, a: int, b: int) -> int:
         atom = _only_choice(one)
         if atom is not None and other in (atom.a, atom.b):
             return one if atom.kind == kind else other
-    return Size({(Operation(kind, a, b),): 1})
+    return Size({(SizeOperation(kind, a, b),): 1})
 
 
-def _only_choice(value: int) -> Operation | None:
+def _only_choice(value: int) -> SizeOperation | None:
     """The maximum or minimum that a size is."""
     if not isinstance(value, Size) or len(value.terms) != 1:
         return None
     ((monomial, factor),) = value.terms.items()
     atom = monomial[0] if factor == 1 and len(monomial) == 1 else None
-    return atom if isinstance(atom, Operation) and atom.kind in ("max", "min") else None
+    return atom if isinstance(atom, SizeOperation) and atom.kind in ("max", "min") else None

@@ -20,7 +20,7 @@ from eqsat.stages.price import Priced
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ExtractedProgram:
     """A chosen program.
 
     Attributes:
@@ -35,7 +35,7 @@ class Program:
     def plan(self) -> Plan:
         return self.assembled.plan
 
-    def renamed(self, names: Mapping[int, str]) -> Program:
+    def renamed(self, names: Mapping[int, str]) -> ExtractedProgram:
         """The same program with other names of values."""
         return replace(self, assembled=replace(self.assembled, plan=replace(self.plan, names=dict(names))))
 
@@ -46,7 +46,7 @@ def assemble(
     targets: Sequence[Target] = (),
     functions: Mapping[str, PartitionFunction] | None = None,
     counts: dict[str, int] | None = None,
-) -> Program:
+) -> ExtractedProgram:
     """Makes a plan of an extraction's choices.
 
     Args:
@@ -65,10 +65,12 @@ def assemble(
     encoding = priced.saturated.saturation.encoding
     assembled = assemble_plan(formulation, choices, encoding, list(priced.outputs), priced.pricing)
     assembled = annotate_composites(assembled, targets, functions or {})
-    return Program(assembled, tuple(regions(assembled.plan, counts)))
+    return ExtractedProgram(assembled, tuple(regions(assembled.plan, counts)))
 
 
-def export(program: Program, original: ir.Model, bodies: Mapping[ir.Graph, ir.Graph] | None = None) -> ir.Model:
+def export(
+    program: ExtractedProgram, original: ir.Model, bodies: Mapping[ir.Graph, ir.Graph] | None = None
+) -> ir.Model:
     """Writes a program as an ONNX model; the original supplies what the program does not contain.
 
     Args:

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import get_args
 
 from eqsat.errors import OptimizationError
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.as_written import as_written
@@ -29,7 +29,7 @@ class Limited:
         slack: The largest amount by which that price raises a program's cost.
     """
 
-    formulation: Formulation
+    formulation: MappedProblem
     solved: Problem
     slack: float
 
@@ -44,7 +44,7 @@ def check_objective(objective: str, seed: int) -> None:
 
 
 def extract(
-    formulation: Formulation,
+    formulation: MappedProblem,
     clock: Clock,
     objective: Objective = "best",
     seed: int = 0,

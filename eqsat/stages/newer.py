@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eqsat.extract.from_egraph import Formulation, Pricing, formulate
+from eqsat.extract.from_egraph import MappedProblem, Pricing, formulate
 from eqsat.extract.problem import Choice, Solution
 from eqsat.schema.types import OpKey
 from eqsat.stages.clock import Clock
@@ -74,7 +74,7 @@ def _without_bound(priced: Priced, solution: Solution, clock: Clock) -> tuple[fl
     return (found.cost, needed) if needed else None
 
 
-def _moved(choices: Mapping[int, Choice], source: Formulation, into: Formulation) -> Iterator[tuple[int, Choice]]:
+def _moved(choices: Mapping[int, Choice], source: MappedProblem, into: MappedProblem) -> Iterator[tuple[int, Choice]]:
     """The same program in another problem of the same e-graph."""
     index = {n: i for i, n in enumerate(into.node)}
     for c, choice in choices.items():

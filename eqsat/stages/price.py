@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.extract.from_egraph import Formulation, Pricing, formulate
+from eqsat.extract.from_egraph import MappedProblem, Pricing, formulate
 from eqsat.extract.old_enough import require_old_enough
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.clock import Clock
@@ -22,10 +22,10 @@ class Priced:
 
     saturated: Saturated
     pricing: Pricing
-    formulation: Formulation
+    formulation: MappedProblem
     outputs: tuple[ir.Value, ...]
 
-    def without(self, forbidden: Container[int]) -> Formulation:
+    def without(self, forbidden: Container[int]) -> MappedProblem:
         """The extraction problem without some e-nodes."""
         return _formulation(self.saturated, self.pricing, self.outputs, forbidden)
 
@@ -63,5 +63,5 @@ def price(
 
 def _formulation(
     saturated: Saturated, pricing: Pricing, outputs: Sequence[ir.Value], forbidden: Container[int]
-) -> Formulation:
+) -> MappedProblem:
     return formulate(saturated.snapshot, saturated.saturation.encoding, list(outputs), pricing, forbidden)

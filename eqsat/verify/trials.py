@@ -26,7 +26,7 @@ IN_NETWORK = Style("the numbers it has in the network", "natural")
 Found = tuple[Piece, Difference, Style]
 
 
-class Undecided(Exception):
+class UndecidedTrial(Exception):
     """A difference on drawn numbers that the budget does not suffice to follow backwards."""
 
 
@@ -51,7 +51,7 @@ class Trials:
         """A difference that remains whatever computes the leaves; None if there is none.
 
         Raises:
-            Undecided: See there.
+            UndecidedTrial: See there.
         """
         found = self.differs(piece, thorough=thorough)
         steps = 1
@@ -64,7 +64,7 @@ class Trials:
             if self.budget < 0 or obstacle(self.examiner.programs, deeper):
                 if moved is None:
                     break
-                raise Undecided
+                raise UndecidedTrial
             again = self.differs(deeper, thorough=True, first=found[1])
             if again is None:
                 self.budget -= EVALUATIONS * deeper.work(self.examiner.programs) * SAMPLES

@@ -36,7 +36,7 @@ from eqsat.verify.leaves import obstacle
 from eqsat.verify.oracle import Failed, Oracle, Value
 from eqsat.verify.pieces import Piece, find_pieces
 from eqsat.verify.programs import Programs
-from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, Undecided
+from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, UndecidedTrial
 from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, run_input, run_result
 
 MOST_WORK = 40_000_000_000
@@ -301,7 +301,7 @@ class Verifier:
                 break
             try:
                 found = trials.settle(pieces[at], thorough=level[at] == 2)
-            except Undecided:
+            except UndecidedTrial:
                 self._skip("pieces that differ only on numbers that the network may never produce there")
                 continue
             if found is not None:

@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.codegen.buffers import Buffer, Place, memory_order, reshaped_strides
+from eqsat.codegen.buffers import Buffer, BufferPiece, memory_order, reshaped_strides
 from eqsat.codegen.kernel import View, dense_strides
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 
 F = ir.DataType.FLOAT
 
 
-def contents(place: Place, tensor: Tensor, memory: np.ndarray) -> np.ndarray:
+def contents(place: BufferPiece, tensor: ProgramTensor, memory: np.ndarray) -> np.ndarray:
     """What a kernel would read through the view."""
     view = place.view(tensor)
     strides = tuple(s * memory.itemsize for s in view.strides)
@@ -21,9 +21,9 @@ def contents(place: Place, tensor: Tensor, memory: np.ndarray) -> np.ndarray:
 
 
 def make(shape: tuple[int, ...], order: tuple[int, ...], halo: tuple[tuple[int, int], ...] = ()) -> tuple:
-    tensor = Tensor("t", F, shape)
+    tensor = ProgramTensor("t", F, shape)
     buffer = Buffer(tensor, order)
-    place = Place.whole(buffer)
+    place = BufferPiece.whole(buffer)
     if halo:
         assert place.grow_halo(shape, halo, 0)
     memory = np.arange(buffer.bytes // 4, dtype=np.float32)
@@ -45,19 +45,19 @@ def test_pieces(shape: tuple[int, ...], order: tuple[int, ...], halo: tuple[tupl
     tensor, place, memory, values = make(shape, order, halo)
     assert memory_order(place.view(tensor)) == order or 1 in shape
     perm = (2, 0, 3, 1)
-    moved = Tensor("m", F, tuple(shape[p] for p in perm))
+    moved = ProgramTensor("m", F, tuple(shape[p] for p in perm))
     turned = place.permuted(perm)
     np.testing.assert_array_equal(contents(turned, moved, memory), values.transpose(perm))
-    cut = Tensor("c", F, (moved.shape[0], moved.shape[1], 2, moved.shape[3]))
+    cut = ProgramTensor("c", F, (moved.shape[0], moved.shape[1], 2, moved.shape[3]))
     sliced = turned.sliced(2, 4, -2)
     np.testing.assert_array_equal(contents(sliced, cut, memory), values.transpose(perm)[:, :, 4:0:-2])
-    one = Tensor("o", F, (moved.shape[0], moved.shape[1], 1, moved.shape[3]))
-    squeezed = Tensor("s", F, (moved.shape[0], 1, moved.shape[1], moved.shape[3], 1))
+    one = ProgramTensor("o", F, (moved.shape[0], moved.shape[1], 1, moved.shape[3]))
+    squeezed = ProgramTensor("s", F, (moved.shape[0], 1, moved.shape[1], moved.shape[3], 1))
     found = turned.sliced(2, 3).without_ones(one.shape, squeezed.shape)
     assert found is not None
     expected = values.transpose(perm)[:, :, 3:4].reshape(squeezed.shape)
     np.testing.assert_array_equal(contents(found, squeezed, memory), expected)
-    wide = Tensor("w", F, (3, *squeezed.shape[:-1], 7))
+    wide = ProgramTensor("w", F, (3, *squeezed.shape[:-1], 7))
     spread = found.expanded(squeezed.shape, wide.shape)
     np.testing.assert_array_equal(contents(spread, wide, memory), np.broadcast_to(expected, wide.shape))
 
@@ -90,14 +90,14 @@ def test_who_may_have_a_halo() -> None:
     assert not half.grow_halo((1, 4, 4, 5), ((0, 0), (1, 0), (0, 0), (0, 0)), 0), "its neighbour lies there"
     assert not place.grow_halo(tensor.shape, room, -1.0), "it holds zeros already"
     assert not place.sliced(2, 1).grow_halo((1, 8, 3, 5), room, 0), "a row lies there"
-    reshaped = Place(place.buffer, strides=(1,), offset=0)
+    reshaped = BufferPiece(place.buffer, strides=(1,), offset=0)
     assert not reshaped.grow_halo((160,), ((1, 1),), 0)
 
 
 def test_the_callers_memory_has_no_halo() -> None:
-    tensor = Tensor("x", F, (1, 3, 4, 4))
+    tensor = ProgramTensor("x", F, (1, 3, 4, 4))
     buffer = Buffer(tensor, (0, 1, 2, 3), "input", 0, rigid=True)
-    place = Place.whole(buffer)
+    place = BufferPiece.whole(buffer)
     assert not place.grow_halo(tensor.shape, ((0, 0), (0, 0), (1, 1), (1, 1)), 0)
     view = place.view(tensor)
     assert (view.slack, view.alignment, view.halo) == (0, 4, ())

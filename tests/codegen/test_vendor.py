@@ -13,7 +13,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends.region import Operand, Tensor
 from eqsat.codegen import c_types
-from eqsat.codegen.call_text import Call, declarations
+from eqsat.codegen.call_text import VendorCall, declarations
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.generate import generate
@@ -113,8 +113,8 @@ def test_nothing_is_shared_with_what_the_call_replaces(partitioned: eqsat.Result
                 assert entry.offset + entry.size <= other.offset or other.offset + other.size <= entry.offset
 
 
-def call(text: str, dtype: type) -> Call:
-    return Call(text, [np.zeros(3, dtype)], [Tensor("y", ir.DataType.INT32, (3,))])
+def call(text: str, dtype: type) -> VendorCall:
+    return VendorCall(text, [np.zeros(3, dtype)], [Tensor("y", ir.DataType.INT32, (3,))])
 
 
 def c_type(operand: Operand) -> str:

@@ -20,7 +20,7 @@ from eqsat.errors import OptimizationError
 from eqsat.extract import parts
 from eqsat.extract.effort import Effort
 from eqsat.extract.fewer_targets import restricted, selections
-from eqsat.extract.milp.highs import Program, Rows
+from eqsat.extract.milp.highs import IntegerProgram, Rows
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import check, needed
@@ -131,13 +131,13 @@ def test_a_busy_machine_finds_the_same_program(monkeypatch: pytest.MonkeyPatch) 
     for work in (0.001, 0.003, 0.01, 0.03):
         idle = solve(problem, incumbent=host, work=work, time_limit=600)
         with monkeypatch.context() as patch:
-            relaxation = Program.relaxation
+            relaxation = IntegerProgram.relaxation
 
-            def slowly(program: Program, *limits: Any, usual: Any = relaxation) -> Any:
+            def slowly(program: IntegerProgram, *limits: Any, usual: Any = relaxation) -> Any:
                 time.sleep(0.01)
                 return usual(program, *limits)
 
-            patch.setattr(Program, "relaxation", slowly)
+            patch.setattr(IntegerProgram, "relaxation", slowly)
             busy = solve(problem, incumbent=host, work=work, time_limit=500)
         assert (busy.choices, busy.cost, busy.bound, busy.stop_reason) == (
             idle.choices,
@@ -158,7 +158,7 @@ def test_branch_and_cut_stops_after_its_work() -> None:
     rows.add(np.arange(count), weight, weight.sum() / 2 + 0.5, np.inf)
     found = []
     for work in (1e-3, 1e-3, 2e-3):
-        program = Program(weight, np.zeros(count), np.ones(count), np.ones(count, dtype=bool), rows)
+        program = IntegerProgram(weight, np.zeros(count), np.ones(count), np.ones(count, dtype=bool), rows)
         effort = Effort(work)
         outcome = program.integer(effort)
         assert effort.work < work and not effort.is_late
@@ -206,7 +206,7 @@ def test_parts_that_ran_out_of_time_do_not_raise_the_bound(monkeypatch: pytest.M
     problem, _ = residual_network(40, host_only=0.3, seed=3)
     best = solve(problem).cost
     # The first searches get no time at all, so that parts stand on greedy solutions.
-    search = parts.Search
+    search = parts.ExtractionSearch
     for hurried in range(1, 4):
         calls = 0
 
@@ -218,7 +218,7 @@ def test_parts_that_ran_out_of_time_do_not_raise_the_bound(monkeypatch: pytest.M
                 found.deadline = 0.0
             return found
 
-        monkeypatch.setattr(parts, "Search", limited)
+        monkeypatch.setattr(parts, "ExtractionSearch", limited)
         solution = solve(problem)
         check(problem, solution.choices)
         assert solution.bound <= best * (1 + 1e-9) <= solution.cost * (1 + 2e-9)

@@ -15,7 +15,7 @@ import eqsat
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.interval_arithmetic import (
     UNKNOWN,
-    Bounds,
+    ConstantBounds,
     bounds_of_array,
     bounds_of_wide,
     misfit_of_bounds,
@@ -145,7 +145,7 @@ def test_the_share_of_a_single_element_is_known_along_its_axis_only() -> None:
         assert (found != UNKNOWN) == is_known
 
 
-def hold(found: Bounds, exact: Bounds) -> None:
+def hold(found: ConstantBounds, exact: ConstantBounds) -> None:
     slack = 1 + 1e-9
     assert found.most * slack >= exact.most and found.least <= exact.least * slack
     assert found.floor <= exact.floor * slack and found.peak <= exact.peak * slack

@@ -9,8 +9,8 @@ from eqsat.backends.c_templates import environment
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.onednn import convolution, library, movement, normalization, pooling, products
 from eqsat.backends.onednn.description import Operation, Piece, Refused
-from eqsat.backends.onednn.mapper import MAPPINGS, Context, Mapper, distinct
-from eqsat.backends.onednn.operation_tables import Tables
+from eqsat.backends.onednn.mapper import MAPPINGS, Mapper, SharedData, distinct
+from eqsat.backends.onednn.operation_tables import OperationTables
 from eqsat.backends.onednn.post_operations import map_step, materialize
 from eqsat.backends.region import Kernel, Region, Run
 
@@ -40,7 +40,7 @@ class OneDnn(Backend):
         return refused
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
-        tables = Tables(writer.offset)
+        tables = OperationTables(writer.offset)
         for run in runs:
             context = _context(run.region)
             operations = [operation for kernel in run.kernels for operation in _operations(context, kernel)]
@@ -102,11 +102,11 @@ def _call(writer: Writer, run: Run) -> str:
     )
 
 
-def _context(region: Region) -> Context:
-    return Context({}, dict(region.uses), region.dequantized)
+def _context(region: Region) -> SharedData:
+    return SharedData({}, dict(region.uses), region.dequantized)
 
 
-def _operations(context: Context, kernel: Kernel) -> list[Operation]:
+def _operations(context: SharedData, kernel: Kernel) -> list[Operation]:
     """The operations of a kernel.
 
     Raises:

@@ -50,7 +50,7 @@ class Joined:
 
 
 @dataclass
-class Context:
+class SharedData:
     """Data that the kernels of a program share.
 
     Attributes:
@@ -67,7 +67,7 @@ class Context:
 class Mapper:
     """Collects the operations of one kernel."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: SharedData) -> None:
         self.context = context
         self.operations: list[Operation] = []
         self.producers: dict[Memory, Operation] = {}

@@ -14,7 +14,7 @@ Offset = Callable[[np.ndarray], int]
 """Where a constant lies in the weights, in bytes."""
 
 
-class Tables:
+class OperationTables:
     """Rows of the tables.
 
     Args:

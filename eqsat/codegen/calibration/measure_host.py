@@ -63,7 +63,7 @@ _SMALL = 8192
 
 
 @dataclass(frozen=True)
-class Calibration:
+class MeasuredHost:
     """What measuring a machine gave.
 
     Attributes:
@@ -85,7 +85,7 @@ class Calibration:
 
 def calibrate(
     host: str | Path = GENERATED, *, seconds: float = SECONDS, progress: Progress | None = None
-) -> Calibration:
+) -> MeasuredHost:
     """Measures this machine with generated C.
 
     Args:
@@ -125,7 +125,7 @@ def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
     return [(k, taken) for k, taken in found if k.what != "Copy" or work(k.task).bytes > _SMALL]
 
 
-def calibrated(target: Target, text: str, measured: Measured) -> Calibration:
+def calibrated(target: Target, text: str, measured: Measured) -> MeasuredHost:
     """The host's file with the numbers that follow from measured kernels.
 
     Args:
@@ -144,7 +144,7 @@ def calibrated(target: Target, text: str, measured: Measured) -> Calibration:
     changes = {n: found[n] for n in numbers if n in found}
     new = rewritten(text, changes)
     after = read_again(target, new)
-    return Calibration(target, new, changes, measured, spread(target, measured), spread(after, measured))
+    return MeasuredHost(target, new, changes, measured, spread(target, measured), spread(after, measured))
 
 
 def read_again(target: Target, text: str) -> Target:

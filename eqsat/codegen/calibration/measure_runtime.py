@@ -20,7 +20,7 @@ import onnx_ir as ir
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from eqsat.codegen.calibration.fit import fit_expressions
-from eqsat.codegen.calibration.measure_host import PROBES, Calibration, Progress, read_again
+from eqsat.codegen.calibration.measure_host import PROBES, MeasuredHost, Progress, read_again
 from eqsat.codegen.calibration.runtime_kernels import RuntimeKernel, drawn, kernels_of
 from eqsat.errors import CodegenError
 from eqsat.model.load import Source, load
@@ -55,7 +55,7 @@ def is_runtime(host: Target) -> bool:
 
 def calibrate_runtime(
     host: str | Path, *, seconds: float = _OF_C, progress: Progress | None = None, on: Source | None = None
-) -> Calibration:
+) -> MeasuredHost:
     """Measures this machine with ONNX Runtime.
 
     Args:
@@ -96,7 +96,7 @@ def _sized(source: Source) -> ir.Model:
     return load(source, dims=sizes) if sizes else model
 
 
-def calibrated_runtime(target: Target, text: str, measured: Measured) -> Calibration:
+def calibrated_runtime(target: Target, text: str, measured: Measured) -> MeasuredHost:
     """The host's file with the numbers that follow from measured kernels.
 
     Args:
@@ -111,7 +111,7 @@ def calibrated_runtime(target: Target, text: str, measured: Measured) -> Calibra
     changes = fit_expressions(numbers, [(kernel.cost, kernel, seconds) for kernel, seconds in measured])
     new = rewritten(text, changes)
     read_again(target, new)
-    return Calibration(target, new, changes, measured, _spread(measured, {}), _spread(measured, changes))
+    return MeasuredHost(target, new, changes, measured, _spread(measured, {}), _spread(measured, changes))
 
 
 def _spread(measured: Measured, changes: dict[Numeral, float]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.model.load import load
 from eqsat.model.shadowing import defined_names, defined_values
@@ -48,9 +48,9 @@ def body_model(
         if isinstance(operand, np.ndarray) and is_sizes(operand):
             copy.inputs.append(_shown(copy, value, operand, taken))
             continue
-        if isinstance(operand, Tensor):
+        if isinstance(operand, ProgramTensor):
             copy.inputs.append(value)
-        dtype = operand.dtype if isinstance(operand, Tensor) else _dtype(operand)
+        dtype = operand.dtype if isinstance(operand, ProgramTensor) else _dtype(operand)
         value.type, value.shape = ir.TensorType(dtype), ir.Shape(list(map(as_dim, operand.shape)))
         if isinstance(operand, np.ndarray):
             value.const_value = tensor_of(operand, dtype, value.name)

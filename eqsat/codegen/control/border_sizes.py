@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
@@ -37,14 +37,14 @@ class ReceivedSizes:
         self.ranges.update({s.name: s.range for s in symbols(size)})
         self._known[size] = size
 
-    def tensor(self, operand: Tensor) -> Tensor:
+    def tensor(self, operand: ProgramTensor) -> ProgramTensor:
         """An operand as it is called inside."""
         shape = tuple(map(self.size, operand.shape))
-        return operand if shape == operand.shape else Tensor(operand.name, operand.dtype, shape)
+        return operand if shape == operand.shape else ProgramTensor(operand.name, operand.dtype, shape)
 
     def operand(self, operand: Operand) -> Operand:
         """A tensor as it is called inside, an array of sizes in those of inside, or a constant."""
-        if isinstance(operand, Tensor):
+        if isinstance(operand, ProgramTensor):
             return self.tensor(operand)
         return np.array(np.frompyfunc(self.size, 1, 1)(operand), object) if is_sizes(operand) else operand
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.codegen.control.border_sizes import common_range, merged
 from eqsat.codegen.control.control_node import BRANCH, Branches, Sink
 from eqsat.codegen.control.lowering import Lowering, shown_type
-from eqsat.codegen.program import Tensor
+from eqsat.codegen.program import ProgramTensor
 
 
 class BranchLowering(Lowering):
@@ -30,7 +30,7 @@ class BranchLowering(Lowering):
         if any(found is None for found in made):
             return
         programs = [found for found in made if found is not None]
-        outputs: list[Tensor | None] = []
+        outputs: list[ProgramTensor | None] = []
         unknown: list[list[int]] = []
         for k, number in enumerate(wanted):
             kinds = [program.outputs[k][1] for program, _ in programs]
@@ -54,10 +54,10 @@ class BranchLowering(Lowering):
         self.finish(Branches(tuple(bodies), sizes=tuple(self.sizes.arguments())), outputs)
         self._read(outputs, len(unknown))
 
-    def _read(self, outputs: Sequence[Tensor | None], count: int) -> None:
+    def _read(self, outputs: Sequence[ProgramTensor | None], count: int) -> None:
         """A further result of the node has the sizes that data decides; they are read after it."""
         if not count:
             return
-        values = Tensor(f"{self.node.name}_sizes", ir.DataType.INT64, (count,))
+        values = ProgramTensor(f"{self.node.name}_sizes", ir.DataType.INT64, (count,))
         self.nodes[-1].outputs.append(values)
         self.found.reading(values, self.found.made[-count:], self.nodes)

@@ -17,9 +17,9 @@ import numpy as np
 
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
-from eqsat.codegen.control.control_node import Branches, Control, Loop, Sink, Source
+from eqsat.codegen.control.control_node import Branches, Control, Loop, OperandSource, Sink
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.program import Node, Tensor
+from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import greatest
 from eqsat.schema.symbol import Symbol
 from eqsat.text import plain
@@ -61,7 +61,7 @@ class ControlText:
         own: Bytes of them before those of the bodies.
     """
 
-    node: Node
+    node: ProgramNode
     control: Control
     label: str
     functions: Sequence[BodyFunction]
@@ -109,7 +109,7 @@ class ControlText:
         for function, name in zip(self.functions, self._names(), strict=True):
             made += function.function(isa, f"{name}_{isa.name}")
         parameters = [
-            *(f"const {_c(x)} *x{i}" for i, x in enumerate(self.node.inputs) if isinstance(x, Tensor)),
+            *(f"const {_c(x)} *x{i}" for i, x in enumerate(self.node.inputs) if isinstance(x, ProgramTensor)),
             *(f"{_c(y)} *y{i}" for i, y in enumerate(self.node.outputs) if y is not None),
             *(f"ptrdiff_t {name}" for name, _ in self.control.sizes),
             *(f"{c}{name}" for c, name in self.common),
@@ -195,7 +195,7 @@ class ControlText:
             y = self.node.outputs[state.result]
             if y is not None and (not loop.fixed or state.shape is not None):
                 last = self._result("state", k)
-                size = _bytes(last if state.shape is None else Tensor(last.name, last.dtype, state.shape))
+                size = _bytes(last if state.shape is None else ProgramTensor(last.name, last.dtype, state.shape))
                 after.append(f"if (state{k} != y{state.result}) memcpy(y{state.result}, state{k}, {size});")
         after += [f"y{loop.reported}[{n}] = {name};" for n, name in enumerate(loop.last_sizes)]
         if loop.counted is not None:
@@ -234,7 +234,7 @@ class ControlText:
         assert isinstance(self.control, Loop)
         return {m.axis: m.variable for m in self.control.measured if (m.kind, m.index) == (kind, index)}
 
-    def _elements_of_row(self, index: int, row: Tensor) -> str:
+    def _elements_of_row(self, index: int, row: ProgramTensor) -> str:
         """C of the number of elements of a row."""
         named = self._measured("row", index)
         if not named:
@@ -253,19 +253,19 @@ class ControlText:
         spare = self._at("spare", state, tensor)
         return (spare, result) if loop.fixed is not None and loop.fixed % 2 == 0 else (result, spare)
 
-    def _results(self) -> list[tuple[tuple[str, Tensor], Sink]]:
+    def _results(self) -> list[tuple[tuple[str, ProgramTensor], Sink]]:
         body = self.control.bodies[0]
         return list(zip(body.program.outputs, body.sinks, strict=True))
 
-    def _result(self, kind: str, index: int) -> Tensor:
+    def _result(self, kind: str, index: int) -> ProgramTensor:
         return next(t for (_, t), sink in self._results() if (sink.kind, sink.index) == (kind, index))
 
-    def _at(self, kind: str, index: int, tensor: Tensor) -> str:
+    def _at(self, kind: str, index: int, tensor: ProgramTensor) -> str:
         return f"({_c(tensor)} *)(arena + {self._places[kind, index]})"
 
     # ---- arguments of bodies ---------------------------------------------------------------------------
 
-    def _source(self, source: Source, tensor: Tensor) -> str:
+    def _source(self, source: OperandSource, tensor: ProgramTensor) -> str:
         if source.kind == "round":
             return "&trip"
         if source.kind == "state":
@@ -274,7 +274,7 @@ class ControlText:
             return f"x{source.index} + {self._trip(source.backwards)} * {math.prod(tensor.shape)}"
         return f"x{source.index}"
 
-    def _sink(self, sink: Sink, tensor: Tensor) -> str:
+    def _sink(self, sink: Sink, tensor: ProgramTensor) -> str:
         if sink.kind == "condition":
             return "&again"
         if sink.kind == "state":
@@ -300,11 +300,11 @@ def checked(call: str, *, is_checked: bool) -> str:
     return f"{{ const int status = {call}; if (status != 0) return status; }}" if is_checked else f"{call};"
 
 
-def _c(tensor: Tensor) -> str:
+def _c(tensor: ProgramTensor) -> str:
     return c_types.storage(tensor.dtype)
 
 
-def _bytes(tensor: Tensor) -> int:
+def _bytes(tensor: ProgramTensor) -> int:
     return math.prod(tensor.shape) * c_types.size(tensor.dtype)
 
 

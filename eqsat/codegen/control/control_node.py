@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eqsat.codegen.placed_program import Layout
-from eqsat.codegen.program import Node, Program
+from eqsat.codegen.program import Program, ProgramNode
 from eqsat.schema.size_questions import is_free, typical
 
 CONTROL = "control"
@@ -22,7 +22,7 @@ BRANCH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OperandSource:
     """What an operand of a body is.
 
     Attributes:
@@ -52,7 +52,7 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LoopState:
     """A value that each round makes anew from the one before.
 
     Attributes:
@@ -88,7 +88,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Body:
+class PlannedBody:
     """A body, planned like a program of its own.
 
     Attributes:
@@ -101,7 +101,7 @@ class Body:
 
     program: Program
     layout: Layout
-    sources: tuple[Source, ...]
+    sources: tuple[OperandSource, ...]
     sinks: tuple[Sink, ...]
     reported: tuple[int, ...] = ()
 
@@ -126,7 +126,7 @@ class Branches:
         sizes: C of the parameters for sizes that the bodies receive, and of what they are outside.
     """
 
-    bodies: tuple[Body, ...]
+    bodies: tuple[PlannedBody, ...]
     condition: int = 0
     sizes: tuple[tuple[str, str], ...] = ()
 
@@ -163,8 +163,8 @@ class Loop:
         last_sizes: The variables of these sizes.
     """
 
-    bodies: tuple[Body]
-    states: tuple[State, ...]
+    bodies: tuple[PlannedBody]
+    states: tuple[LoopState, ...]
     rounds: int | None
     limit: int | None = None
     condition: int | None = None
@@ -207,13 +207,13 @@ def may_end(program: Program) -> bool:
     )
 
 
-def control_of(node: Node) -> Control | None:
+def control_of(node: ProgramNode) -> Control | None:
     """The control flow that a node stands for, None if it is an ordinary kernel."""
     found = node.attributes.get(CONTROL)
     return found if isinstance(found, Branches | Loop) else None
 
 
-def finds(node: Node) -> bool:
+def finds(node: ProgramNode) -> bool:
     """Whether a node is control flow in which sizes are found."""
     control = control_of(node)
     return control is not None and control.finds

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from eqsat.codegen.control.border_sizes import ReceivedSizes
-from eqsat.codegen.control.control_node import Source
+from eqsat.codegen.control.control_node import OperandSource
 from eqsat.codegen.control.lowering import Lowering, dtype_of
 from eqsat.codegen.found_sizes import Unbounded
-from eqsat.codegen.program import Operand, Program, Tensor
+from eqsat.codegen.program import Operand, Program, ProgramTensor
 from eqsat.codegen.value_ranges import Range
 from eqsat.model.shadowing import defined_values
 from eqsat.model.unused_names import unused
@@ -27,7 +27,7 @@ from eqsat.schema.symbol import LARGEST
 
 Axis = tuple[int, int]
 """Number of a state, and an axis of it."""
-Lowered = tuple[Program, dict[Tensor, Source]]
+Lowered = tuple[Program, dict[ProgramTensor, OperandSource]]
 
 _PROVISIONAL = FreeSize(0, 1 << 20, 128)
 """The sizes of an axis while it is not known by how much a round changes it."""
@@ -54,7 +54,7 @@ class GrowingBody:
 
     lowering: Lowering
     graph: ir.Graph
-    given: Sequence[tuple[Operand, Source]]
+    given: Sequence[tuple[Operand, OperandSource]]
     states: Sequence[int]
     labels: Sequence[str]
     results: Sequence[int]
@@ -135,8 +135,8 @@ class GrowingBody:
         for (k, a), size in self.inner.items():
             x, source = given[self.states[k]]
             shape = (*x.shape[:a], size, *x.shape[a + 1 :])
-            name = x.name if isinstance(x, Tensor) else ""
-            given[self.states[k]] = Tensor(name, dtype_of(x), shape), source
+            name = x.name if isinstance(x, ProgramTensor) else ""
+            given[self.states[k]] = ProgramTensor(name, dtype_of(x), shape), source
         return lowering.lowered(self.graph, given, self.results)
 
     def _changed(self, program: Program) -> list[Axis]:

@@ -11,11 +11,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.control.border_sizes import ReceivedSizes
-from eqsat.codegen.control.control_node import CONTROL, Body, Control, Sink, Source
+from eqsat.codegen.control.control_node import CONTROL, Control, OperandSource, PlannedBody, Sink
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.program import Operand, Program, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.value_ranges import Range
 from eqsat.schema.attributes import attr
@@ -92,7 +92,7 @@ class Lowering(ABC):
         self.bodies = bodies
         self.problems = problems
         self.found = found
-        self.nodes: list[Node] = []
+        self.nodes: list[ProgramNode] = []
         self.results: list[Operand | None] = [None] * len(node.used)
         self.inputs: list[Operand | None] = []
         self.sizes = ReceivedSizes()
@@ -115,8 +115,8 @@ class Lowering(ABC):
         return found.graph
 
     def lowered(
-        self, graph: ir.Graph, given: Sequence[tuple[Operand, Source]], results: Sequence[int]
-    ) -> tuple[Program, dict[Tensor, Source]] | None:
+        self, graph: ir.Graph, given: Sequence[tuple[Operand, OperandSource]], results: Sequence[int]
+    ) -> tuple[Program, dict[ProgramTensor, OperandSource]] | None:
         """A body's program, and what its inputs are."""
         captured = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
         inside = {name: self.sizes.operand(x) for name, x in captured.items()}
@@ -129,7 +129,7 @@ class Lowering(ABC):
         sources = [source for x, source in given if _is_received(x)]
         # What only says sizes is not read.
         sources += [
-            Source("operand", self.operand(x)) if isinstance(x, Tensor) else Source("round")
+            OperandSource("operand", self.operand(x)) if isinstance(x, ProgramTensor) else OperandSource("round")
             for x in captured.values()
             if _is_received(x)
         ]
@@ -143,26 +143,28 @@ class Lowering(ABC):
     def body(
         self,
         program: Program,
-        sources: Mapping[Tensor, Source],
+        sources: Mapping[ProgramTensor, OperandSource],
         sinks: Sequence[Sink],
         times: float,
         reported: Sequence[int] = (),
-    ) -> Body:
+    ) -> PlannedBody:
         """A body without the inputs that it does not read."""
         read = {t for node in program.nodes for t in node.reads()} | {t for _, t in program.outputs}
         program.inputs = [t for t in program.inputs if t in read]
         layout = self.bodies.place(program, times)
-        return Body(program, layout, tuple(sources[t] for t in program.inputs), tuple(sinks), tuple(reported))
+        return PlannedBody(program, layout, tuple(sources[t] for t in program.inputs), tuple(sinks), tuple(reported))
 
-    def result(self, number: int, dtype: ir.DataType, shape: Sequence[int]) -> Tensor:
+    def result(self, number: int, dtype: ir.DataType, shape: Sequence[int]) -> ProgramTensor:
         name = self.node.names[number] or f"{self.node.name}_{number}"
-        result = Tensor(name, dtype, tuple(shape))
+        result = ProgramTensor(name, dtype, tuple(shape))
         self.results[number] = result
         return result
 
-    def finish(self, control: Control, outputs: list[Tensor | None]) -> None:
+    def finish(self, control: Control, outputs: list[ProgramTensor | None]) -> None:
         dtype = next((t.dtype for t in outputs if t is not None), ir.DataType.FLOAT)
-        self.nodes.append(Node(self.node.name, self.node.op, {CONTROL: control}, list(self.inputs), outputs, dtype))
+        self.nodes.append(
+            ProgramNode(self.node.name, self.node.op, {CONTROL: control}, list(self.inputs), outputs, dtype)
+        )
 
     def written(self, operand: Operand) -> Operand:
         """An array of sizes as a tensor."""
@@ -170,7 +172,7 @@ class Lowering(ABC):
             return self.found.written(f"{self.node.name}_sizes_{len(self.inputs)}", operand)
         return operand
 
-    def outside(self, value: Tensor) -> tuple[int, ...] | None:
+    def outside(self, value: ProgramTensor) -> tuple[int, ...] | None:
         """The shape of a result of a body as it is outside; None where the body finds sizes."""
         shape = [self.sizes.from_inside(n) for n in value.shape]
         return None if None in shape else tuple(n for n in shape if n is not None)
@@ -183,11 +185,11 @@ def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
 
 def _is_received(operand: Operand) -> bool:
     """Whether an operand is an input of the body's model: constants are part of it."""
-    return isinstance(operand, Tensor) or is_sizes(operand)
+    return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
 def dtype_of(operand: Operand) -> ir.DataType:
-    return operand.dtype if isinstance(operand, Tensor) else ir.DataType.from_numpy(operand.dtype)
+    return operand.dtype if isinstance(operand, ProgramTensor) else ir.DataType.from_numpy(operand.dtype)
 
 
 def shown_type(operand: Operand) -> TensorType:

@@ -9,12 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.control_node import UNKNOWN_ROUNDS, Body, Loop, Measured, Sink, Source, State
+from eqsat.codegen.control.control_node import (
+    UNKNOWN_ROUNDS,
+    Loop,
+    LoopState,
+    Measured,
+    OperandSource,
+    PlannedBody,
+    Sink,
+)
 from eqsat.codegen.control.growing_values import GrowingBody
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
+from eqsat.codegen.program import IDENTITY, Operand, Program, ProgramNode, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements
 from eqsat.schema.attributes import attr
 from eqsat.schema.size import bounds
@@ -37,7 +45,7 @@ class _Carried:
         first: Their values before the first round.
     """
 
-    given: list[tuple[Operand, Source]]
+    given: list[tuple[Operand, OperandSource]]
     places: list[int] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
     first: list[Operand] = field(default_factory=list)
@@ -112,19 +120,27 @@ class LoopLowering(Lowering):
         """What the body receives; a value that it hands on as it is is not a state, but read from outside."""
         # Inside of a round the condition holds.
         found = _Carried(
-            given=[(Tensor("round", ir.DataType.INT64, ()), Source("round")), (np.array(True), Source("round"))]
+            given=[
+                (ProgramTensor("round", ir.DataType.INT64, ()), OperandSource("round")),
+                (np.array(True), OperandSource("round")),
+            ]
         )
         for k, x in enumerate(self.node.operands[2:]):
             assert x is not None
             if _handed_on(graph.outputs[1 + k]) is graph.inputs[2 + k]:
                 found.given.append(
-                    (x, Source("operand", self.operand(x)) if isinstance(x, Tensor) else Source("round"))
+                    (
+                        x,
+                        OperandSource("operand", self.operand(x))
+                        if isinstance(x, ProgramTensor)
+                        else OperandSource("round"),
+                    )
                 )
                 self.results[k] = x
                 continue
             x = self.written(x)
             found.places.append(len(found.given))
-            found.given.append((_like(graph.inputs[2 + k].name or "", x), Source("state", len(found.states))))
+            found.given.append((_like(graph.inputs[2 + k].name or "", x), OperandSource("state", len(found.states))))
             found.states.append(k)
             found.first.append(x)
         return found
@@ -150,14 +166,14 @@ class LoopLowering(Lowering):
             program.remove_dead()
         holds = _is_true(condition)
         certain = holds and not tested
-        if certain and counts and isinstance(limit, Tensor):
+        if certain and counts and isinstance(limit, ProgramTensor):
             rounds = self._counted(limit)
         known = rounds if rounds == 0 or certain else None
         if known is None and limit is None and again and holds:
             self.problems.add("a Loop that never ends", self.node.name)
         return _Ending(known, rounds, tested)
 
-    def _as_loop(self, body: Body, carried: _Carried, ending: _Ending, outputs: int) -> Loop:
+    def _as_loop(self, body: PlannedBody, carried: _Carried, ending: _Ending, outputs: int) -> Loop:
         """The node's control flow.
 
         Args:
@@ -168,7 +184,7 @@ class LoopLowering(Lowering):
         assert self.growing is not None
         limit, condition = self.node.operands[:2]
         is_counted = ending.rounds is not None
-        states = tuple(State(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(carried.first))
+        states = tuple(LoopState(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(carried.first))
         return Loop(
             (body,),
             states,
@@ -184,17 +200,17 @@ class LoopLowering(Lowering):
 
     def _most(self, limit: Operand | None) -> int | None:
         """The greatest number of rounds that data may say, None where nothing bounds it."""
-        between = self.found.ranges.of(limit) if isinstance(limit, Tensor) else None
+        between = self.found.ranges.of(limit) if isinstance(limit, ProgramTensor) else None
         return None if between is None or between[1] >= LARGEST else max(between[1], 0)
 
-    def _counted(self, limit: Tensor) -> int | None:
+    def _counted(self, limit: ProgramTensor) -> int | None:
         """A limit that data says, as a size; None where nothing bounds it."""
         try:
             return largest(elements(self.found.as_sizes(limit, self.node.name, signed=True))[0], 0)
         except Unbounded:
             return None
 
-    def _check_condition(self, condition: Tensor) -> None:
+    def _check_condition(self, condition: ProgramTensor) -> None:
         if condition.dtype != ir.DataType.BOOL or math.prod(condition.shape) != 1:
             self.problems.add(f"a condition of Loop that is {shown_type(condition)} and not one bool", self.node.name)
 
@@ -206,7 +222,7 @@ class LoopLowering(Lowering):
         rows: Sequence[int],
         rounds: int | None,
         limit: int | None,
-    ) -> list[Tensor | None] | None:
+    ) -> list[ProgramTensor | None] | None:
         """The results of the node: last states, then rows; None if some size is not known.
 
         Args:
@@ -217,7 +233,7 @@ class LoopLowering(Lowering):
             limit: There are no more.
         """
         values = [tensor for _, tensor in program.outputs][-(len(states) + len(rows)) :]
-        outputs: list[Tensor | None] = []
+        outputs: list[ProgramTensor | None] = []
         refused = False
         count = self._most_rounds(rows, limit) if rounds is None and rows else rounds
         for k, first, last in zip(states, initial, values, strict=False):
@@ -236,7 +252,9 @@ class LoopLowering(Lowering):
             outputs.append(self.result(k, row.dtype, (count or 0, *(shape or row.shape))))
         return None if refused or self.problems.nodes else outputs
 
-    def _last_shape(self, state: int, first: Operand, last: Tensor, rounds: int | None) -> tuple[int, ...] | None:
+    def _last_shape(
+        self, state: int, first: Operand, last: ProgramTensor, rounds: int | None
+    ) -> tuple[int, ...] | None:
         """The shape of a state after the last round, None where it is not known."""
         if self.growing is None or self.growing.shape(state) is None:
             return tuple(first.shape) if self.outside(last) == tuple(first.shape) else None
@@ -255,7 +273,7 @@ class LoopLowering(Lowering):
                 self.found_last.append((symbol.c_name, shape[axis]))
         return tuple(shape)
 
-    def _row_shape(self, number: int, result: int, row: Tensor) -> tuple[int, ...] | None:
+    def _row_shape(self, number: int, result: int, row: ProgramTensor) -> tuple[int, ...] | None:
         """The shape of a row; sizes that the body finds are found once, and all rows must have them."""
         shape: list[int] = []
         for axis, inner in enumerate(row.shape):
@@ -287,17 +305,17 @@ class LoopLowering(Lowering):
             return None
         return greatest(self.counted)
 
-    def _read_rounds(self, rows: Sequence[Tensor | None]) -> None:
+    def _read_rounds(self, rows: Sequence[ProgramTensor | None]) -> None:
         """Further results of the node are the number of rounds, so many rows there are, and sizes after the last one;
         they are read after it.
         """
         node = self.nodes[-1]
         if self.counted is not None:
-            count = Tensor(f"{self.node.name}_rounds", ir.DataType.INT64, (1,))
+            count = ProgramTensor(f"{self.node.name}_rounds", ir.DataType.INT64, (1,))
             node.outputs.append(count)
             self.found.reading(count, [self.counted], self.nodes)
         if self.found_last:
-            sizes = Tensor(f"{self.node.name}_sizes", ir.DataType.INT64, (len(self.found_last),))
+            sizes = ProgramTensor(f"{self.node.name}_sizes", ir.DataType.INT64, (len(self.found_last),))
             node.outputs.append(sizes)
             self.found.reading(sizes, [size for _, size in self.found_last], self.nodes)
         if self.counted is None:
@@ -305,7 +323,7 @@ class LoopLowering(Lowering):
         for row in rows:
             assert row is not None
             number = next(k for k, x in enumerate(self.results) if x is row)
-            view = Tensor(row.name, row.dtype, (self.counted, *row.shape[1:]))
+            view = ProgramTensor(row.name, row.dtype, (self.counted, *row.shape[1:]))
             row.name = f"{row.name}_all"
             self.found.first(row, view, 0, self.counted, self.nodes)
             self.results[number] = view
@@ -321,20 +339,20 @@ class LoopLowering(Lowering):
         in_axes, out_axes = _ints(attrs, "scan_input_axes"), _ints(attrs, "scan_output_axes")
         in_back, out_back = _ints(attrs, "scan_input_directions"), _ints(attrs, "scan_output_directions")
         graph = self.graph("body")
-        given: list[tuple[Operand, Source]] = []
+        given: list[tuple[Operand, OperandSource]] = []
         rounds = 0
         for k, x in enumerate(operands):
             assert x is not None
             name = graph.inputs[k].name or ""
             operands[k] = x = self.written(x)
             if k < first:
-                given.append((_like(name, x), Source("state", k)))
+                given.append((_like(name, x), OperandSource("state", k)))
                 continue
             axis = _at(in_axes, k - first) % len(x.shape)
             cut = self._moved(x, (axis, *(a for a in range(len(x.shape)) if a != axis)))
             rounds = cut.shape[0] if k == first else smallest(rounds, cut.shape[0])
-            slice_ = Tensor(name, dtype_of(cut), cut.shape[1:])
-            given.append((slice_, Source("slice", self.operand(cut), bool(_at(in_back, k - first)))))
+            slice_ = ProgramTensor(name, dtype_of(cut), cut.shape[1:])
+            given.append((slice_, OperandSource("slice", self.operand(cut), bool(_at(in_back, k - first)))))
         rows = [k for k in range(first, len(self.node.used)) if self.node.used[k]]
         found = self.lowered(graph, given, [*range(first), *rows])
         if found is None:
@@ -345,7 +363,7 @@ class LoopLowering(Lowering):
             return
         sinks = [Sink("state", k) for k in range(first)]
         sinks += [Sink("row", first + k, bool(_at(out_back, n - first))) for k, n in enumerate(rows)]
-        states = tuple(State(self.operand(x), k) for k, x in enumerate(operands[:first]) if x is not None)
+        states = tuple(LoopState(self.operand(x), k) for k, x in enumerate(operands[:first]) if x is not None)
         body = self.body(program, sources, sinks, typical(rounds))
         inner = self.sizes.size(rounds)
         self.finish(Loop((body,), states, inner, sizes=tuple(self.sizes.arguments())), outputs)
@@ -365,8 +383,8 @@ class LoopLowering(Lowering):
             return x
         if isinstance(x, np.ndarray):
             return np.ascontiguousarray(x.transpose(perm))
-        moved = Tensor(f"{x.name}_moved", x.dtype, tuple(x.shape[p] for p in perm))
-        self.nodes.append(Node(moved.name, _TRANSPOSE, {"perm": perm}, [x], [moved], x.dtype))
+        moved = ProgramTensor(f"{x.name}_moved", x.dtype, tuple(x.shape[p] for p in perm))
+        self.nodes.append(ProgramNode(moved.name, _TRANSPOSE, {"perm": perm}, [x], [moved], x.dtype))
         return moved
 
 
@@ -387,7 +405,7 @@ def _handed_on(value: ir.Value) -> ir.Value:
     return value
 
 
-def _constant(program: Program, tensor: Tensor) -> bool | None:
+def _constant(program: Program, tensor: ProgramTensor) -> bool | None:
     """The value of a condition that is the same in each round, None for others."""
     made = next((node for node in program.nodes if tensor in node.outputs), None)
     if made is None or made.operator != IDENTITY or made.steps or not isinstance(made.inputs[0], np.ndarray):
@@ -399,8 +417,8 @@ def _is_true(condition: Operand | None) -> bool:
     return condition is None or (isinstance(condition, np.ndarray) and bool(condition.reshape(-1)[0]))
 
 
-def _like(name: str, operand: Operand) -> Tensor:
-    return Tensor(name, dtype_of(operand), operand.shape)
+def _like(name: str, operand: Operand) -> ProgramTensor:
+    return ProgramTensor(name, dtype_of(operand), operand.shape)
 
 
 def _ints(attrs: Mapping[str, object], name: str) -> Sequence[int]:

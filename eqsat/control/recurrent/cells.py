@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.control.recurrent.lanes import Atom, Block, Lanes, Monomial, Source, masks, without_mask
+from eqsat.control.recurrent.lanes import Atom, LaneBlock, Lanes, Monomial, RowSource, masks, without_mask
 
 ONNX_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 
@@ -24,7 +24,7 @@ class Gate:
         peephole: Factors of the second state, None without.
     """
 
-    sources: Mapping[Source, np.ndarray]
+    sources: Mapping[RowSource, np.ndarray]
     recurrent: np.ndarray
     bias: np.ndarray
     activation: str
@@ -50,7 +50,7 @@ class Cell:
     op: str
     states: tuple[str, ...]
     gates: Mapping[str, Gate]
-    made: Block
+    made: LaneBlock
     lengths: str = ""
     outer: str = "Tanh"
     input_forget: bool = False
@@ -58,7 +58,7 @@ class Cell:
     candidate_bias: np.ndarray | None = None
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[RowSource, ...]:
         return tuple(dict.fromkeys(s for gate in self.gates.values() for s in gate.sources))
 
 
@@ -66,7 +66,7 @@ class Mismatch(Exception):
     """The round does not step such a cell."""
 
 
-def cells(lanes: Lanes, made: Mapping[str, Block]) -> list[Cell]:
+def cells(lanes: Lanes, made: Mapping[str, LaneBlock]) -> list[Cell]:
     """The cells that a round steps.
 
     Args:
@@ -84,10 +84,10 @@ def cells(lanes: Lanes, made: Mapping[str, Block]) -> list[Cell]:
     return found
 
 
-def _cell(lanes: Lanes, made: Mapping[str, Block], h: str, c: str | None) -> Cell:
+def _cell(lanes: Lanes, made: Mapping[str, LaneBlock], h: str, c: str | None) -> Cell:
     lengths = ""
     states = (h,) if c is None else (h, c)
-    blocks: list[Block] = []
+    blocks: list[LaneBlock] = []
     for name in states:
         block = made[name]
         found = masks(block)
@@ -108,13 +108,13 @@ def _cell(lanes: Lanes, made: Mapping[str, Block], h: str, c: str | None) -> Cel
     )
 
 
-def _is_state(block: Block, name: str) -> bool:
+def _is_state(block: LaneBlock, name: str) -> bool:
     return (
         not block.constant.any() and not block.linear and list(block.lanes) == [(Atom("base", name),)] and _ones(block)
     )
 
 
-def _ones(block: Block) -> bool:
+def _ones(block: LaneBlock) -> bool:
     return all((factors == 1).all() for factors in block.lanes.values())
 
 
@@ -125,7 +125,7 @@ class _Matcher:
 
     # ---- LSTM ------------------------------------------------------------------------------------------
 
-    def lstm(self, blocks: Sequence[Block]) -> Cell:
+    def lstm(self, blocks: Sequence[LaneBlock]) -> Cell:
         made, cell = blocks
         leave, outer = self._output(made, cell)
         coupled = False
@@ -166,7 +166,7 @@ class _Matcher:
             raise Mismatch
         return Cell("LSTM", self.states, gates, made, outer=outer, input_forget=coupled)
 
-    def _output(self, made: Block, cell: Block) -> tuple[Atom, str]:
+    def _output(self, made: LaneBlock, cell: LaneBlock) -> tuple[Atom, str]:
         """The output gate, and the activation of the cell's state."""
         products = self._products(made)
         if len(products) != 1:
@@ -182,7 +182,7 @@ class _Matcher:
 
     # ---- GRU -------------------------------------------------------------------------------------------
 
-    def gru(self, made: Block) -> Cell | None:
+    def gru(self, made: LaneBlock) -> Cell | None:
         products = self._products(made)
         h = Atom("base", self.states[0])
         if len(products) != 3:
@@ -208,7 +208,7 @@ class _Matcher:
             return None
         return self._with_candidate(made, gate, new)
 
-    def _with_candidate(self, made: Block, update: Gate, new: Atom) -> Cell:
+    def _with_candidate(self, made: LaneBlock, update: Gate, new: Atom) -> Cell:
         inner = self.lanes.inside[new.key]
         h = self.states[0]
         resets = [(m, a) for m in inner.lanes for a in m if a.kind == "activation"]
@@ -224,17 +224,17 @@ class _Matcher:
                     if recurrent is not None or not (factors == 1).all():
                         raise Mismatch
                     affine = self.lanes.as_weights(self.lanes.inside[_other(monomial, reset).key])
-                    if set(affine.linear) != {Source(h)} or affine.lanes:
+                    if set(affine.linear) != {RowSource(h)} or affine.lanes:
                         raise Mismatch
-                    recurrent, bias = affine.linear[Source(h)], bias + affine.constant
+                    recurrent, bias = affine.linear[RowSource(h)], bias + affine.constant
                 elif reset in monomial:
                     raise Mismatch
             lanes = {m: f for m, f in inner.lanes.items() if reset not in m}
-            inner = Block(inner.constant, lanes, inner.linear)
+            inner = LaneBlock(inner.constant, lanes, inner.linear)
         elif len(computed) == 1 and not resets:
             reset, _ = self._reset_state(computed[0])
             recurrent = inner.linear[computed[0]]
-            inner = Block(inner.constant, inner.lanes, {s: w for s, w in inner.linear.items() if s != computed[0]})
+            inner = LaneBlock(inner.constant, inner.lanes, {s: w for s, w in inner.linear.items() if s != computed[0]})
         else:
             raise Mismatch
         if recurrent is None:
@@ -249,14 +249,14 @@ class _Matcher:
         gates = {"z": update, "r": reset_gate, "h": candidate}
         return Cell("GRU", self.states, gates, made, after=after, candidate_bias=bias)
 
-    def _is_reset_state(self, source: Source) -> bool:
+    def _is_reset_state(self, source: RowSource) -> bool:
         try:
             self._reset_state(source)
         except Mismatch:
             return False
         return True
 
-    def _reset_state(self, source: Source) -> tuple[Atom, Atom]:
+    def _reset_state(self, source: RowSource) -> tuple[Atom, Atom]:
         """The reset gate and the state that a computed row is the product of."""
         products = self._products(self.lanes.inside[source.key])
         h = Atom("base", self.states[0])
@@ -269,7 +269,7 @@ class _Matcher:
 
     # ---- RNN -------------------------------------------------------------------------------------------
 
-    def rnn(self, made: Block) -> Cell:
+    def rnn(self, made: LaneBlock) -> Cell:
         products = self._products(made)
         if len(products) != 1:
             raise Mismatch
@@ -283,7 +283,7 @@ class _Matcher:
 
     # ---- parts -----------------------------------------------------------------------------------------
 
-    def _products(self, block: Block) -> dict[Monomial, float]:
+    def _products(self, block: LaneBlock) -> dict[Monomial, float]:
         """The products that a block is the sum of, each with the one factor of all its lanes."""
         if block.linear or block.constant.any():
             raise Mismatch
@@ -294,12 +294,12 @@ class _Matcher:
             found[monomial] = float(factors[0])
         return found
 
-    def _gate(self, atom: Atom, cell: Block | None = None) -> Gate:
+    def _gate(self, atom: Atom, cell: LaneBlock | None = None) -> Gate:
         if atom.kind != "activation":
             raise Mismatch
         return self._affine(self.lanes.inside[atom.key], atom.name, cell)
 
-    def _affine(self, block: Block, activation: str, cell: Block | None = None) -> Gate:
+    def _affine(self, block: LaneBlock, activation: str, cell: LaneBlock | None = None) -> Gate:
         """A gate of an affine expression; the second state may be a summand, or with ``cell`` its next value."""
         peephole = None
         lanes = dict(block.lanes)
@@ -312,11 +312,11 @@ class _Matcher:
                 for f, sign in zip(factors, signs, strict=True):
                     if peephole is None or f is None or not np.array_equal(f, peephole * sign):
                         raise Mismatch
-        plain = self.lanes.as_weights(Block(block.constant, lanes, block.linear))
+        plain = self.lanes.as_weights(LaneBlock(block.constant, lanes, block.linear))
         if plain.lanes:
             raise Mismatch
         state, *others = list(self.states)
-        h, size = Source(state), self.lanes.widths[state]
+        h, size = RowSource(state), self.lanes.widths[state]
         if block.width != size or any(s.name in others for s in plain.linear):
             raise Mismatch
         recurrent = plain.linear.get(h, np.zeros((size, size)))

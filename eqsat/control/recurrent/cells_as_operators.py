@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.control.recurrent.cells import ONNX_GATES, Cell, Gate
-from eqsat.control.recurrent.lanes import Source
+from eqsat.control.recurrent.lanes import RowSource
 from eqsat.model.builder import op
 from eqsat.model.expression import Tensor
 from eqsat.schema.types import Dim
@@ -141,7 +141,7 @@ def step(
     return Stepped(Stacked(op.Squeeze(made[0], _ints(1)), backwards), last)
 
 
-def _weights(gate: Gate, source: Source, cell: Cell) -> np.ndarray:
+def _weights(gate: Gate, source: RowSource, cell: Cell) -> np.ndarray:
     found = gate.sources.get(source)
     if found is not None:
         return found

@@ -39,7 +39,7 @@ Monomial = tuple[Atom, ...]
 
 
 @dataclass(frozen=True, order=True)
-class Source:
+class RowSource:
     """A whole row that is multiplied by weights.
 
     Attributes:
@@ -52,7 +52,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LaneBlock:
     """Lanes next to each other.
 
     Attributes:
@@ -63,7 +63,7 @@ class Block:
 
     constant: np.ndarray
     lanes: Mapping[Monomial, np.ndarray] = field(default_factory=dict)
-    linear: Mapping[Source, np.ndarray] = field(default_factory=dict)
+    linear: Mapping[RowSource, np.ndarray] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -84,7 +84,7 @@ class Block:
     def is_constant(self) -> bool:
         return not self.lanes and not self.linear
 
-    def scaled(self, factor: np.ndarray) -> Block:
+    def scaled(self, factor: np.ndarray) -> LaneBlock:
         """Each lane times its factor."""
         return _block(
             self.constant * factor,
@@ -92,11 +92,11 @@ class Block:
             {s: w * factor for s, w in self.linear.items()},
         )
 
-    def plus(self, other: Block) -> Block:
+    def plus(self, other: LaneBlock) -> LaneBlock:
         return _block(self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear))
 
 
-def _name(item: tuple[Monomial | Source, np.ndarray]) -> str:
+def _name(item: tuple[Monomial | RowSource, np.ndarray]) -> str:
     return repr(item[0])
 
 
@@ -104,11 +104,15 @@ def _sum(one: Mapping[_Key, np.ndarray], other: Mapping[_Key, np.ndarray]) -> di
     return {**one, **{k: one[k] + v if k in one else v for k, v in other.items()}}
 
 
-def _block(constant: np.ndarray, lanes: Mapping[Monomial, np.ndarray], linear: Mapping[Source, np.ndarray]) -> Block:
-    return Block(constant, {m: c for m, c in lanes.items() if c.any()}, {s: w for s, w in linear.items() if w.any()})
+def _block(
+    constant: np.ndarray, lanes: Mapping[Monomial, np.ndarray], linear: Mapping[RowSource, np.ndarray]
+) -> LaneBlock:
+    return LaneBlock(
+        constant, {m: c for m, c in lanes.items() if c.any()}, {s: w for s, w in linear.items() if w.any()}
+    )
 
 
-Row = tuple[Block, ...]
+Row = tuple[LaneBlock, ...]
 """The blocks of a row."""
 
 
@@ -118,17 +122,17 @@ def width(row: Row) -> int:
 
 
 def constant_row(numbers: np.ndarray) -> Row:
-    return (Block(np.asarray(numbers, np.float64)),)
+    return (LaneBlock(np.asarray(numbers, np.float64)),)
 
 
 def base_row(name: str, lanes: int) -> Row:
     """A row that is given."""
-    return (Block(np.zeros(lanes), {(Atom("base", name),): np.ones(lanes)}),)
+    return (LaneBlock(np.zeros(lanes), {(Atom("base", name),): np.ones(lanes)}),)
 
 
 def mask_row(name: str, lanes: int) -> Row:
     """One where a sample takes part in the round, else zero."""
-    return (Block(np.zeros(lanes), {(Atom("mask", name),): np.ones(lanes)}),)
+    return (LaneBlock(np.zeros(lanes), {(Atom("mask", name),): np.ones(lanes)}),)
 
 
 class Lanes:
@@ -140,7 +144,7 @@ class Lanes:
     """
 
     def __init__(self) -> None:
-        self.inside: dict[str, Block] = {}
+        self.inside: dict[str, LaneBlock] = {}
         self.widths: dict[str, int] = {}
 
     def given(self, name: str, lanes: int) -> Row:
@@ -153,7 +157,7 @@ class Lanes:
 
     def cut(self, row: Row, start: int, stop: int) -> Row:
         """Lanes from ``start`` to before ``stop``."""
-        found: list[Block] = []
+        found: list[LaneBlock] = []
         at = 0
         for block in row:
             first, last = max(start - at, 0), min(stop - at, block.width)
@@ -177,14 +181,14 @@ class Lanes:
 
     def matmul(self, row: Row, weights: np.ndarray) -> Row:
         """A row times weights, (lanes of the row, lanes of the result)."""
-        total = Block(np.zeros(weights.shape[1]))
+        total = LaneBlock(np.zeros(weights.shape[1]))
         at = 0
         for block in row:
             total = total.plus(self._times(block, weights[at : at + block.width]))
             at += block.width
         return (total,)
 
-    def as_weights(self, block: Block) -> Block:
+    def as_weights(self, block: LaneBlock) -> LaneBlock:
         """The same block, whose lanes of given rows are rows times weights."""
         linear, lanes = dict(block.linear), {}
         for monomial, factors in block.lanes.items():
@@ -192,12 +196,12 @@ class Lanes:
             if placed is None:
                 lanes[monomial] = factors
             else:
-                linear = _sum(linear, {Source(monomial[0].name): placed})
+                linear = _sum(linear, {RowSource(monomial[0].name): placed})
         return _block(block.constant, lanes, linear)
 
     # ---- blocks ----------------------------------------------------------------------------------------
 
-    def _aligned(self, one: Row, other: Row) -> list[tuple[Block, Block]]:
+    def _aligned(self, one: Row, other: Row) -> list[tuple[LaneBlock, LaneBlock]]:
         """Blocks of equal widths; a row of one lane that is the same for all lanes is repeated."""
         one, other = (_repeated(a, width(b)) for a, b in ((one, other), (other, one)))
         if width(one) != width(other):
@@ -206,7 +210,7 @@ class Lanes:
         pairs = zip([0, *ends], ends, strict=False)
         return [(self.cut(one, a, b)[0], self.cut(other, a, b)[0]) for a, b in pairs]
 
-    def _cut(self, block: Block, start: int, stop: int) -> Block:
+    def _cut(self, block: LaneBlock, start: int, stop: int) -> LaneBlock:
         lanes: dict[Monomial, np.ndarray] = {}
         for monomial, factors in block.lanes.items():
             made = tuple(sorted(self._cut_atom(atom, start, stop) for atom in monomial))
@@ -220,15 +224,15 @@ class Lanes:
             return atom
         return replace(atom, key=self._keep(self._cut(self.inside[atom.key], start, stop)))
 
-    def _keep(self, block: Block) -> str:
+    def _keep(self, block: LaneBlock) -> str:
         self.inside.setdefault(block.key, block)
         return block.key
 
-    def _atom(self, block: Block, kind: str, name: str = "") -> Block:
+    def _atom(self, block: LaneBlock, kind: str, name: str = "") -> LaneBlock:
         atom = Atom(kind, name, 0, self._keep(block))
-        return Block(np.zeros(block.width), {(atom,): np.ones(block.width)})
+        return LaneBlock(np.zeros(block.width), {(atom,): np.ones(block.width)})
 
-    def _product(self, one: Block, other: Block) -> Block:
+    def _product(self, one: LaneBlock, other: LaneBlock) -> LaneBlock:
         if one.is_constant:
             return other.scaled(one.constant)
         if other.is_constant:
@@ -244,7 +248,7 @@ class Lanes:
                     lanes = _sum(lanes, {tuple(sorted([*rest, *masks])): p * q})
         return _block(one.constant * other.constant, lanes, {})
 
-    def _times(self, block: Block, weights: np.ndarray) -> Block:
+    def _times(self, block: LaneBlock, weights: np.ndarray) -> LaneBlock:
         linear = {source: w @ weights for source, w in block.linear.items()}
         rest: dict[Monomial, np.ndarray] = {}
         for monomial, factors in block.lanes.items():
@@ -252,10 +256,10 @@ class Lanes:
             if placed is None:
                 rest[monomial] = factors
             else:
-                linear = _sum(linear, {Source(monomial[0].name): placed})
+                linear = _sum(linear, {RowSource(monomial[0].name): placed})
         if rest:
-            key = self._keep(Block(np.zeros(block.width), rest))
-            linear = _sum(linear, {Source(key=key): weights})
+            key = self._keep(LaneBlock(np.zeros(block.width), rest))
+            linear = _sum(linear, {RowSource(key=key): weights})
         return _block(block.constant @ weights, {}, linear)
 
     def _placed(self, monomial: Monomial, weights: np.ndarray) -> np.ndarray | None:
@@ -273,10 +277,10 @@ def _repeated(row: Row, lanes: int) -> Row:
     (block,) = row
     if block.linear or any(atom.kind != "mask" for monomial in block.lanes for atom in monomial):
         raise ValueError("a lane that depends on a row cannot be repeated")
-    return (Block(np.repeat(block.constant, lanes), {m: np.repeat(c, lanes) for m, c in block.lanes.items()}),)
+    return (LaneBlock(np.repeat(block.constant, lanes), {m: np.repeat(c, lanes) for m, c in block.lanes.items()}),)
 
 
-def without_mask(block: Block, name: str) -> tuple[Block, Block]:
+def without_mask(block: LaneBlock, name: str) -> tuple[LaneBlock, LaneBlock]:
     """What a block is where a mask is one, and where it is zero."""
     mask = Atom("mask", name)
     zero = {m: c for m, c in block.lanes.items() if mask not in m}
@@ -287,6 +291,6 @@ def without_mask(block: Block, name: str) -> tuple[Block, Block]:
     return _block(constant, one, block.linear), _block(block.constant, zero, block.linear)
 
 
-def masks(block: Block) -> set[str]:
+def masks(block: LaneBlock) -> set[str]:
     """The masks that occur in a block."""
     return {atom.name for monomial in block.lanes for atom in monomial if atom.kind == "mask"}

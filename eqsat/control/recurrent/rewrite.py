@@ -19,7 +19,7 @@ from eqsat.control.recurrent.cells_as_operators import (
     step,
     to_samples,
 )
-from eqsat.control.recurrent.lanes import Block, Lanes, Row, Source, masks, without_mask
+from eqsat.control.recurrent.lanes import LaneBlock, Lanes, Row, RowSource, masks, without_mask
 from eqsat.control.recurrent.round import Going, Known, Read, Round, Stack
 from eqsat.control.recurrent.trips import Position, dimension, outer_number
 from eqsat.egraph.alternatives import Alternative, can_be_written
@@ -212,7 +212,7 @@ class _Rewriting:
             self.inputs[name] = make_input(name, kind.shape, kind.dtype.numpy())
         return self.inputs[name]
 
-    def _stack(self, source: Source) -> Stacked | None:
+    def _stack(self, source: RowSource) -> Stacked | None:
         """The rows of all rounds that a row is one of."""
         if not source.name:
             return next((s.rows for cell, s in self.stepped if cell.made.key == source.key and not cell.lengths), None)
@@ -270,7 +270,7 @@ class _Rewriting:
                     return from_samples(last, kind.shape[:-1], 0)
         return None
 
-    def _is_row_of(self, block: Block, cell: Cell, *, held: bool = False) -> bool:
+    def _is_row_of(self, block: LaneBlock, cell: Cell, *, held: bool = False) -> bool:
         """Whether a block is the cell's state, or zero for samples that have ended."""
         if not cell.lengths:
             return block.key == cell.made.key
@@ -288,7 +288,7 @@ class _Rewriting:
         for cell, stepped in self.stepped:
             rows = stepped.rows
             if not self._is_row_of(row[0], cell):
-                weights = row[0].linear.get(Source(key=cell.made.key))
+                weights = row[0].linear.get(RowSource(key=cell.made.key))
                 if weights is None or cell.lengths or len(row[0].linear) > 1 or row[0].lanes:
                     continue
                 dtype = kind.dtype.numpy()

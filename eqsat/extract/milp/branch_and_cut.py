@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from eqsat.extract.effort import Effort
-from eqsat.extract.milp.highs import Outcome, Program
+from eqsat.extract.milp.highs import IntegerProgram, Outcome
 
 MOST_NODES = 1000
 LEAST_GAIN = 0.02
@@ -54,7 +54,7 @@ class Tree:
 
     def __init__(
         self,
-        program: Program,
+        program: IntegerProgram,
         effort: Effort,
         upper: np.ndarray,
         first: np.ndarray,

@@ -21,7 +21,7 @@ NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass
-class Option:
+class Derivation:
     """A way to derive a fact: the columns that choose it (one of them is 1), and the facts that it needs."""
 
     columns: tuple[int, ...]
@@ -40,12 +40,12 @@ class Fact:
     """
 
     columns: tuple[int, ...]
-    options: list[Option] = field(default_factory=list)
+    options: list[Derivation] = field(default_factory=list)
     implied: list[int] = field(default_factory=list)
     needs: frozenset[int] = NOTHING
 
 
-class Facts:
+class AndOrGraph:
     """An AND/OR graph, inputs first as far as there are no cycles.
 
     Attributes:
@@ -69,7 +69,7 @@ class Facts:
         if len(sources) == 1:
             return sources[0]
         fact = self.add(tuple(column for source in sources for column in self.facts[source].columns))
-        self.facts[fact].options = [Option(self.facts[source].columns, [source]) for source in sources]
+        self.facts[fact].options = [Derivation(self.facts[source].columns, [source]) for source in sources]
         return fact
 
     @cached_property
@@ -128,9 +128,9 @@ def union(sets: list[frozenset[int] | None]) -> frozenset[int] | None:
     return NOTHING.union(*known) if len(known) == len(sets) else None
 
 
-def unplaced_facts(formulation: Formulation) -> Facts:
+def unplaced_facts(formulation: Formulation) -> AndOrGraph:
     """Facts of classes and of components of classes, on any target."""
-    graph = Facts()
+    graph = AndOrGraph()
     dominators = formulation.dominators
     rings = [graph.add((int(column),)) for column in formulation.active]
     number = [-1] * formulation.problem.classes
@@ -144,15 +144,15 @@ def unplaced_facts(formulation: Formulation) -> Facts:
         for node in dominators.options[klass]:
             columns = tuple(c for c in x[node] if c >= 0)
             if columns:
-                graph.facts[number[klass]].options.append(Option(columns, [number[k] for k in children[node]]))
+                graph.facts[number[klass]].options.append(Derivation(columns, [number[k] for k in children[node]]))
     _add_leaders(graph, formulation, rings, number)
     graph.settle([number[klass] for klass in formulation.must.tolist()])
     return graph
 
 
-def placed_facts(formulation: Formulation) -> Facts:
+def placed_facts(formulation: Formulation) -> AndOrGraph:
     """Facts of classes in places."""
-    graph = Facts()
+    graph = AndOrGraph()
     problem, dominators = formulation.problem, formulation.dominators
     classes, targets = formulation.made.shape
     anywhere = [-1] * classes
@@ -168,14 +168,14 @@ def placed_facts(formulation: Formulation) -> Facts:
         for target, column in enumerate(formulation.out[klass].tolist()):
             if column >= 0:
                 home.append(graph.add((column,)))
-                graph.facts[-1].options = [Option((column,), [made[klass][target]])]
+                graph.facts[-1].options = [Derivation((column,), [made[klass][target]])]
         if home:
             held[klass][HOST] = graph.either(home)
         for target, column in enumerate(formulation.come[klass].tolist()):
             here = [made[klass][target]] if made[klass][target] >= 0 and target != HOST else []
             if column >= 0:
                 here.append(graph.add((column,)))
-                graph.facts[-1].options = [Option((column,), [held[klass][HOST]])]
+                graph.facts[-1].options = [Derivation((column,), [held[klass][HOST]])]
             if here and target != HOST:
                 held[klass][target] = graph.either(here)
         anywhere[klass] = graph.either([fact for fact in made[klass] if fact >= 0])
@@ -188,7 +188,7 @@ def placed_facts(formulation: Formulation) -> Facts:
         for target, fact in enumerate(made[klass]):
             if fact >= 0:
                 graph.facts[fact].options = [
-                    Option((x[node][target],), [held[k][target] for k in problem.children[node]])
+                    Derivation((x[node][target],), [held[k][target] for k in problem.children[node]])
                     for node in dominators.options[klass]
                     if x[node][target] >= 0
                 ]
@@ -198,13 +198,13 @@ def placed_facts(formulation: Formulation) -> Facts:
     return graph
 
 
-def _add_leaders(graph: Facts, formulation: Formulation, rings: list[int], number: list[int]) -> None:
+def _add_leaders(graph: AndOrGraph, formulation: Formulation, rings: list[int], number: list[int]) -> None:
     """A component is entered through an e-node that reads nothing inside."""
     children = formulation.problem.children
     lead = formulation.lead.tolist()
     for ring, fact in zip(formulation.dominators.rings, rings, strict=True):
         graph.facts[fact].options = [
-            Option((lead[node],), [number[k] for k in children[node]])
+            Derivation((lead[node],), [number[k] for k in children[node]])
             for klass in ring
             for node in formulation.dominators.options[klass]
             if lead[node] >= 0

@@ -111,7 +111,7 @@ MOST_LOOSE = 0.1
 """Of the rows; up to that they may stay, since taking some out takes time as well."""
 
 
-class Program:
+class IntegerProgram:
     """Minimise ``cost @ x`` over rows and bounds; columns stay, rows may be added between two solves."""
 
     def __init__(

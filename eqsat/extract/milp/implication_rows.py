@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from eqsat.extract.milp.dominators import NOTHING, Fact, Facts, union
+from eqsat.extract.milp.dominators import NOTHING, AndOrGraph, Fact, union
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
 
@@ -56,7 +56,7 @@ class Implications:
             come first. Elsewhere those rows are many and weak, and landmarks close the gap in a third of the rounds.
     """
 
-    def __init__(self, graph: Facts, cyclic: bool = False) -> None:
+    def __init__(self, graph: AndOrGraph, cyclic: bool = False) -> None:
         self.graph = graph
         further = (self._support_rows, self._cut_rows, self._landmark_rows)
         self._kinds = (self._need_rows, *(further if cyclic else further[::-1]))

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from eqsat.extract.milp.dominators import Facts
+from eqsat.extract.milp.dominators import AndOrGraph
 from eqsat.extract.milp.highs import Rows
 
 LEAST_VIOLATION = 1e-3
@@ -30,7 +30,9 @@ Network = dict[int, dict[int, float]]
 """How much may still flow, by where it comes from and where it goes."""
 
 
-def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
+def add_landmark_rows(
+    graph: AndOrGraph, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows
+) -> None:
     """Add rows that a point violates, at most one for each fact.
 
     Args:
@@ -84,7 +86,7 @@ def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence
 class _Used(dict[int, list[tuple[float, list[int]]]]):
     """Per fact the options that a point uses: by how much, and the inputs that not every program contains."""
 
-    def __init__(self, graph: Facts, weights: Sequence[Sequence[float]]) -> None:
+    def __init__(self, graph: AndOrGraph, weights: Sequence[Sequence[float]]) -> None:
         self._reads = graph.uncertain_reads
         self._weights = weights
 

@@ -25,7 +25,7 @@ from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.branch_and_cut import Tree
 from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
-from eqsat.extract.milp.highs import Outcome, Program, Rows
+from eqsat.extract.milp.highs import IntegerProgram, Outcome, Rows
 from eqsat.extract.milp.implication_rows import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
@@ -65,7 +65,7 @@ Apart = Callable[[Problem, Incumbent, Effort, float, int], bool]
 
 
 @dataclass
-class Search:
+class ExtractionSearch:
     """One extraction problem under way; what is left of it may be searched part by part."""
 
     problem: Problem
@@ -116,7 +116,7 @@ class Search:
         self.upper = formulation.upper.copy()
         hopeless = formulation.x[hopeless_nodes(self.problem, self.dominators, self.best.cost)].ravel()
         self.upper[hopeless[hopeless >= 0]] = 0.0
-        self.program = Program(
+        self.program = IntegerProgram(
             formulation.cost * self.scale,
             np.zeros(formulation.columns),
             self.upper,
@@ -163,7 +163,7 @@ class Search:
         start = greedy(reduced.problem)
         cost = np.inf if start is None else cost_of(reduced.problem, start).total
         local = Incumbent(start, min(cost, cutoff))
-        Search(reduced.problem, local, effort, self.gap, self.seed).run()
+        ExtractionSearch(reduced.problem, local, effort, self.gap, self.seed).run()
         choices = None if local.choices is None or local.cost >= cutoff else reduced.expand(local.choices)
         return Incumbent(choices, local.cost, local.bound)
 

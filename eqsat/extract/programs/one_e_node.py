@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.egraph.snapshot import ENode
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.problem import Choice
 from eqsat.extract.program_cost import needed
 
 _Key = tuple[object, ...]
 
 
-def together(formulation: Formulation, choices: Mapping[int, Choice]) -> dict[int, Choice]:
+def together(formulation: MappedProblem, choices: Mapping[int, Choice]) -> dict[int, Choice]:
     """The program with first outputs read from the tuple where that is computed anyway, children first."""
     snapshot, problem = formulation.snapshot, formulation.problem
     tuples: dict[_Key, tuple[int, Choice]] = {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from eqsat.egraph.snapshot import ENode
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import MappedProblem
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import needed, program_cost
 
@@ -21,7 +21,7 @@ TRIES = 200
 _EQUAL = 1e-12
 
 
-def settle_ties(formulation: Formulation, choices: Mapping[int, Choice]) -> Mapping[int, Choice]:
+def settle_ties(formulation: MappedProblem, choices: Mapping[int, Choice]) -> Mapping[int, Choice]:
     """The program, or an equally cheap one with smaller intermediate values.
 
     Args:
@@ -75,7 +75,7 @@ def _exchanged(problem: Problem, choices: Mapping[int, Choice], klass: int, node
     return needed(problem, changed)
 
 
-def _sizes(formulation: Formulation) -> dict[int, float]:
+def _sizes(formulation: MappedProblem) -> dict[int, float]:
     """Binary logarithms of magnitudes: of classes that are connected by products with constants, relative to one of
     them.
     """
@@ -103,7 +103,7 @@ def _sizes(formulation: Formulation) -> dict[int, float]:
     return sizes
 
 
-def _factor(formulation: Formulation, node: ENode) -> float | None:
+def _factor(formulation: MappedProblem, node: ENode) -> float | None:
     """The binary logarithm of the largest element of the constant that an e-node multiplies with."""
     if node.kind != "op" or node.op.domain or node.op.name not in ("Mul", "Div") or len(node.children) != 2:
         return None

@@ -84,7 +84,7 @@ class Option:
         return [target for target, cost in enumerate(self.cost) if cost < INF]
 
 
-class Options:
+class ClassOptions:
     """The options of each class.
 
     Attributes:

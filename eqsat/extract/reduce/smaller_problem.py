@@ -15,12 +15,12 @@ import numpy as np
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import HOST
 from eqsat.extract.reduce.dominators import Dominators
-from eqsat.extract.reduce.node_options import INF, Option, Options, Origin, Reduced, nodes_of
+from eqsat.extract.reduce.node_options import INF, ClassOptions, Option, Origin, Reduced, nodes_of
 
 
 def reduce_problem(problem: Problem) -> Reduced:
     """Apply all reductions until nothing changes."""
-    options = Options(problem)
+    options = ClassOptions(problem)
     drop_underivable(options)
     while options.feasible():
         before = options.size()
@@ -37,7 +37,7 @@ def reduce_problem(problem: Problem) -> Reduced:
     return options.result()
 
 
-def drop_underivable(options: Options) -> None:
+def drop_underivable(options: ClassOptions) -> None:
     """Keep an option on a target only if its inputs can get there without the option's own help."""
     targets = range(len(options.problem.targets))
     readers = options.readers()
@@ -79,7 +79,7 @@ def drop_underivable(options: Options) -> None:
         options.of[klass] = kept
 
 
-def drop_unreachable(options: Options) -> None:
+def drop_unreachable(options: ClassOptions) -> None:
     """Keep only what the roots can reach."""
     seen = set(options.roots)
     todo = list(options.roots)
@@ -91,7 +91,7 @@ def drop_unreachable(options: Options) -> None:
     options.of = {klass: group for klass, group in options.of.items() if klass in seen}
 
 
-def merge_duplicates(options: Options) -> None:
+def merge_duplicates(options: ClassOptions) -> None:
     """One option for each set of inputs (and budget weights), the cheapest e-node on each target."""
     for klass, group in options.of.items():
         if len(group) == 1:
@@ -107,7 +107,7 @@ def merge_duplicates(options: Options) -> None:
         options.of[klass] = list(unlike.values())
 
 
-def drop_dominated(options: Options) -> None:
+def drop_dominated(options: ClassOptions) -> None:
     """Drop, by target, what another option of the class does at no higher cost from fewer inputs.
 
     Leaving out an input can cost launches, because it may have connected the pieces of a region. So inputs below which
@@ -133,7 +133,7 @@ def drop_dominated(options: Options) -> None:
         options.of[klass] = kept
 
 
-def _touchy(options: Options) -> set[int]:
+def _touchy(options: ClassOptions) -> set[int]:
     """Classes from which something on a target with a launch cost can be reached."""
     if not any(options.launch):
         return set()
@@ -152,7 +152,7 @@ def _touchy(options: Options) -> set[int]:
     return found
 
 
-def drop_free(options: Options) -> None:
+def drop_free(options: ClassOptions) -> None:
     """Leave out classes that cost nothing wherever they are read, if all of their inputs are such classes."""
     readers = options.readers()
 
@@ -200,7 +200,7 @@ MOST_READS = 256
 """
 
 
-def fold(options: Options) -> None:
+def fold(options: ClassOptions) -> None:
     """Fold classes into their readers, where both must be on one target without a launch cost.
 
     A class that one other class reads goes into it, if that does not multiply options; a class with a single
@@ -242,7 +242,7 @@ def fold(options: Options) -> None:
             options.of[klass] = [option for option in options.of[klass] if not option.dropped]
 
 
-def _settled(options: Options, group: list[Option]) -> int | None:
+def _settled(options: ClassOptions, group: list[Option]) -> int | None:
     """The one target that a class can be on, if its regions cost nothing."""
     targets = {t for option in group for t in option.targets}
     if len(targets) != 1:

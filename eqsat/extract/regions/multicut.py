@@ -18,7 +18,7 @@ import numpy as np
 
 from eqsat.extract.effort import Effort
 from eqsat.extract.graph import DisjointSets, components, topological_order
-from eqsat.extract.milp.highs import Program, Rows
+from eqsat.extract.milp.highs import IntegerProgram, Rows
 
 ROUNDS = 60
 """Integer programs of one search; knots of some 30 nodes with more of them took minutes and gained nothing."""
@@ -139,7 +139,7 @@ def _searched(knot: Knot, incumbent: list[int]) -> tuple[list[int], bool]:
     largest = max(knot.weight)
     saving = np.array([knot.weight[v] / largest for _, v in edges])
     zeros, ones = np.zeros(len(edges)), np.ones(len(edges))
-    program = Program(-saving, zeros, ones, ones, Rows())
+    program = IntegerProgram(-saving, zeros, ones, ones, Rows())
     apart = math.fsum(knot.weight)
     best = _cost(knot, incumbent)
     # Where all parts cost the same, a better cut costs at least one part less.

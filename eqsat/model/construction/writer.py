@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model.expression import Branch, PendingNode, Tensor
-from eqsat.model.read.sources import HEAVY, Source
+from eqsat.model.read.sources import HEAVY, UncheckedModel
 from eqsat.model.unused_names import unused
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, tensor_of, to_protos
@@ -18,7 +18,7 @@ from eqsat.schema.types import TensorType
 Named = tuple[str | None, Tensor]
 
 
-def write_model(name: str, outputs: Sequence[Named], inputs: Sequence[Tensor] | None) -> Source:
+def write_model(name: str, outputs: Sequence[Named], inputs: Sequence[Tensor] | None) -> UncheckedModel:
     """The model that computes the outputs.
 
     Args:
@@ -37,7 +37,7 @@ def write_model(name: str, outputs: Sequence[Named], inputs: Sequence[Tensor] | 
         proto.opset_import.add(domain=domain, version=opset.opset_version(domain))
     weights: dict[str, ir.TensorProtocol] = {}
     proto.graph.CopyFrom(writer.graph(name, chosen, leaves, outputs, weights))
-    return Source(proto, weights)
+    return UncheckedModel(proto, weights)
 
 
 def write_branches(

@@ -21,7 +21,7 @@ from eqsat.model.inlining import inline_calls
 from eqsat.model.onnx_definitions import definition
 from eqsat.model.symbols import put_in_place, symbols
 from eqsat.model.validate.model import label
-from eqsat.ops.checks.check import Operands
+from eqsat.ops.checks.check import CheckedNode
 from eqsat.ops.operators import operator, together
 from eqsat.schema import opset
 from eqsat.schema.agreement import Requirement, solved
@@ -177,7 +177,7 @@ def _of_operator(
     place: str,
     depth: int = 0,
 ) -> Iterator[Requirement]:
-    node = Operands(op, attrs, inputs, values, outputs)
+    node = CheckedNode(op, attrs, inputs, values, outputs)
     groups = list(together(op)(node))
     for group in groups:
         sizes = [_dim(inputs[number], axis) for number, axis in group.axes]

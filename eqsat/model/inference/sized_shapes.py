@@ -19,7 +19,7 @@ from eqsat.model.inference.size_elements import Element, checked, computed, is_f
 from eqsat.ops.operators import has
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
-from eqsat.schema.size import Operation, Size, Undecided, closer_bounds, divided
+from eqsat.schema.size import Size, SizeOperation, Undecided, closer_bounds, divided
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -137,7 +137,7 @@ def _maxima(size: int, sizes: Sequence[Element]) -> list[int]:
     if isinstance(size, Size) and len(size.terms) == 1:
         ((monomial, factor),) = size.terms.items()
         atom = monomial[0] if factor == 1 and len(monomial) == 1 else None
-        if isinstance(atom, Operation) and atom.kind == "max":
+        if isinstance(atom, SizeOperation) and atom.kind == "max":
             parts = [atom.a, atom.b]
             if all(closer_bounds(part)[0] >= 1 for part in parts):
                 return [size for part in parts for size in _maxima(part, sizes)]

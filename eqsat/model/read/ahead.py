@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 
 _Imports = Any
 """A repeated field of protobuf."""
@@ -22,7 +22,7 @@ _SINCE = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 1 << 30}
 _NAMES = {"SimplifiedLayerNormalization": "RMSNormalization"}
 
 
-def set_aside(source: Source) -> None:
+def set_aside(source: UncheckedModel) -> None:
     """Moves the operators that are ahead of their opset to a domain of their own."""
     for scope, imports in _scopes(source.proto):
         version = next((e.version for e in imports if e.domain in ("", "ai.onnx")), 1)
@@ -35,7 +35,7 @@ def set_aside(source: Source) -> None:
                 source.proto.opset_import.add(domain=_DOMAIN, version=1)
 
 
-def take_back(source: Source) -> bool:
+def take_back(source: UncheckedModel) -> bool:
     """Gives those operators their place in ONNX's domain, at the pinned opset; returns whether there are any."""
     found = False
     for scope, imports in _scopes(source.proto):

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 from eqsat.model.validate.extent import all_nodes
 from eqsat.model.validate.order import needed_first
 from eqsat.model.write.written_definitions import define
@@ -31,7 +31,7 @@ _CAST_LIKE = OpKey("", "CastLike")
 _Key = tuple[str, str, str]
 
 
-def use_declarations(source: Source) -> None:
+def use_declarations(source: UncheckedModel) -> None:
     """Turns calls of such functions into calls of the declared operators, and removes the functions.
 
     Raises:

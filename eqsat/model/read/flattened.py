@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError, note, reason
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 from eqsat.model.validate.model import check
 from eqsat.model.write.flat import inline_functions
 from eqsat.model.write.record import read_record
@@ -27,7 +27,7 @@ _MARKS = (TARGET, REGION, COMPOSITE, KERNEL)
 _STALE = frozenset((*_MARKS, COST, RULE))
 
 
-def restore_functions(source: Source) -> None:
+def restore_functions(source: UncheckedModel) -> None:
     """Replaces the nodes of a file without functions by those that it was made from, calls of functions.
 
     If the record of them does not describe the file, marks of placement are removed from the nodes.
@@ -52,7 +52,7 @@ def restore_functions(source: Source) -> None:
     source.proto = restored
 
 
-def _restored(source: Source, texts: list[str]) -> onnx.ModelProto:
+def _restored(source: UncheckedModel, texts: list[str]) -> onnx.ModelProto:
     """The file with functions.
 
     Raises:

@@ -1,7 +1,7 @@
 """Sources of models: files in any of ONNX's formats, bytes, text, protobuf and onnx_ir objects.
 
-All of them become a :class:`Source`: a protobuf without its weights, and the weights separately. Checks, conversions
-and inlining (in C++, on serialised models) then never copy the weights, and there is no 2 GiB limit.
+All of them become an :class:`UncheckedModel`: a protobuf without its weights, and the weights separately. Checks,
+conversions and inlining (in C++, on serialised models) then never copy the weights, and there is no 2 GiB limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EXPORTS = {
 
 
 @dataclass(slots=True)
-class Source:
+class UncheckedModel:
     """A model that is read but not yet trusted.
 
     Attributes:
@@ -66,7 +66,7 @@ class Source:
         return f"{self.place}: {what}" if self.place else what
 
 
-def read(source: ModelSource) -> Source:
+def read(source: ModelSource) -> UncheckedModel:
     """Reads a model from any source.
 
     Raises:
@@ -97,7 +97,7 @@ def _framework(source: object) -> str:
     return next((name for name in _EXPORTS if name in packages), "")
 
 
-def parse_text(text: str, place: str = "text") -> Source:
+def parse_text(text: str, place: str = "text") -> UncheckedModel:
     """Reads a model in ONNX's text format.
 
     Raises:
@@ -111,7 +111,7 @@ def is_text(source: str) -> bool:
     return "\n" in source or "{" in source
 
 
-def _from_path(path: Path) -> Source:
+def _from_path(path: Path) -> UncheckedModel:
     place = str(path)
     if path.is_dir():
         raise ModelError("a model file is required", place=place, actual="a directory", hint=_models_in(path))
@@ -233,7 +233,7 @@ def _first_line(error: Exception) -> str:
 # ---- setting the weights aside -------------------------------------------------------------------
 
 
-def _from_ir(model: ir.Model) -> Source:
+def _from_ir(model: ir.Model) -> UncheckedModel:
     try:
         light = model.clone()
     except Exception as error:  # a graph that is broken in itself
@@ -255,7 +255,7 @@ def _from_ir(model: ir.Model) -> Source:
         if value not in graph.inputs:
             graph.inputs.append(value)
     try:
-        return Source(ir.to_proto(light), weights)
+        return UncheckedModel(ir.to_proto(light), weights)
     except Exception as error:
         raise ModelError("a consistent onnx_ir model is required", actual=_first_line(error)) from error
 
@@ -271,14 +271,14 @@ def _name_values(graph: ir.Graph) -> None:
                 value.name = unused(node.op_type.lower(), taken)
 
 
-def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Source:
+def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> UncheckedModel:
     """A copy of the model without its big tensors; small external ones become part of it."""
     check_nesting(model, place)
     light = onnx.ModelProto()
     for descriptor, value in model.ListFields():
         if descriptor.name != "graph":
             _copy_field(light, descriptor.name, value)
-    source = Source(light, place=place)
+    source = UncheckedModel(light, place=place)
     for descriptor, value in model.graph.ListFields():
         if descriptor.name not in ("initializer", "node"):
             _copy_field(light.graph, descriptor.name, value)

@@ -14,11 +14,11 @@ from onnx import numpy_helper
 
 from eqsat import bounds
 from eqsat.errors import ModelError
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 from eqsat.model.validate.tensor_data import check_content, check_type
 
 
-def make_dense(source: Source) -> None:
+def make_dense(source: UncheckedModel) -> None:
     """Replaces sparse initializers and the values of sparse Constants, in place.
 
     Raises:
@@ -46,7 +46,7 @@ def _bodies(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
     yield from attribute.graphs
 
 
-def _dense(sparse: onnx.SparseTensorProto, name: str, source: Source) -> onnx.TensorProto:
+def _dense(sparse: onnx.SparseTensorProto, name: str, source: UncheckedModel) -> onnx.TensorProto:
     place = source.at(f"tensor {name!r}")
     for part in (sparse.values, sparse.indices):
         if part.data_location == onnx.TensorProto.EXTERNAL:

@@ -27,14 +27,14 @@ from eqsat.model.read.converted import (
     restore_hardmax,
 )
 from eqsat.model.read.function_defaults import state_defaults
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 from eqsat.schema import opset
 from eqsat.schema.metadata import PREFIX
 from eqsat.schema.types import OpKey
 from eqsat.schema.versions import BECAME_INPUT, added_attributes, means_same
 
 
-def upgrade(source: Source) -> None:
+def upgrade(source: UncheckedModel) -> None:
     """Brings every operator to the pinned opset.
 
     Raises:
@@ -99,7 +99,7 @@ def is_own(function: onnx.FunctionProto) -> bool:
     return own_domain or any(entry.key.startswith(PREFIX) for entry in function.metadata_props)
 
 
-def inline_foreign(source: Source) -> None:
+def inline_foreign(source: UncheckedModel) -> None:
     """Inlines the functions that are not eqsat's own, and those of its own that are older than the pinned opset.
 
     Raises:
@@ -198,7 +198,7 @@ def _respell(function: onnx.FunctionProto) -> None:
         _replace(function.node, [node for pair in nodes for node in pair if node is not None])
 
 
-def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) -> None:
+def _check_function_opsets(source: UncheckedModel, foreign: list[onnx.FunctionProto]) -> None:
     """A function may import a newer opset than the model; then the model must be converted first."""
     version = opset_of(source.proto)
     newest = max([version, *(e.version for f in foreign for e in f.opset_import if not e.domain)])
@@ -214,7 +214,7 @@ def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) ->
             entry.version = newest
 
 
-def _convert(source: Source, version: int, changed: list[str], target: int = opset.PINNED_OPSET) -> None:
+def _convert(source: UncheckedModel, version: int, changed: list[str], target: int = opset.PINNED_OPSET) -> None:
     if version < 7:
         _spread_slopes(source.proto)
     types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}

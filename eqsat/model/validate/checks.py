@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from eqsat.errors import ModelError
-from eqsat.ops.checks.check import Mismatch, Operands
+from eqsat.ops.checks.check import CheckedNode, Mismatch
 from eqsat.ops.operators import operator
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -33,7 +33,7 @@ def check_types(
     Raises:
         ModelError: They do.
     """
-    node = Operands(op, attrs, inputs, values, outputs)
+    node = CheckedNode(op, attrs, inputs, values, outputs)
     try:
         for check in operator(op).checks:
             check(node)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import onnx
 
 from eqsat.errors import ModelError
-from eqsat.model.read.sources import Source
+from eqsat.model.read.sources import UncheckedModel
 from eqsat.model.validate.declared import check_declared
 from eqsat.model.validate.extent import all_nodes, check_calls, check_nesting, check_symbol
 from eqsat.model.validate.fatal import call, least_of_calls, require_least
@@ -27,7 +27,7 @@ from eqsat.schema.opset import canonical_domain, did_you_mean
 from eqsat.schema.types import OpKey
 
 
-def check(source: Source) -> None:
+def check(source: UncheckedModel) -> None:
     """Checks a model, and sorts its nodes.
 
     Raises:
@@ -36,7 +36,7 @@ def check(source: Source) -> None:
     _Checker(source).check()
 
 
-def validate(source: Source) -> None:
+def validate(source: UncheckedModel) -> None:
     """Runs ``onnx.checker``; functions of other opsets, which it refuses, must have been inlined.
 
     Raises:
@@ -71,7 +71,7 @@ def _shapes_everywhere(graph: onnx.GraphProto) -> Iterator[None]:
 
 
 class _Checker:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: UncheckedModel) -> None:
         self.source = source
         self.model = source.proto
         self.functions = {(f.domain, f.name, f.overload): f for f in self.model.functions}

@@ -5,14 +5,14 @@ See :mod:`eqsat.ops.checks.check`.
 
 from __future__ import annotations
 
-from eqsat.ops.checks.check import Mismatch, Operands, require_broadcast, require_rank, same
+from eqsat.ops.checks.check import CheckedNode, Mismatch, require_broadcast, require_rank, same
 from eqsat.schema.types import Dim
 
 _QUERY, _KEY, _VALUE, _MASK, _PAST_KEY, _PAST_VALUE = range(6)
 _NAMES = ("Q", "K", "V", "attn_mask", "past_key", "past_value")
 
 
-def attention(node: Operands) -> None:
+def attention(node: CheckedNode) -> None:
     """Queries, keys and values fit, as four dimensions or as three with the numbers of heads as attributes."""
     rank = node.rank(_QUERY)
     for i in (_QUERY, _KEY, _VALUE):
@@ -35,7 +35,7 @@ def attention(node: Operands) -> None:
         require_broadcast(mask[:-1], q[:3], what="attn_mask without its columns")
 
 
-def _heads(node: Operands, i: int) -> tuple[Dim, ...] | None:
+def _heads(node: CheckedNode, i: int) -> tuple[Dim, ...] | None:
     """The shape with four dimensions, where it is known."""
     shape = node.shape(i)
     if shape is None or len(shape) == 4:

@@ -23,7 +23,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class CheckedNode:
     """A node as the checks see it; absent inputs are None."""
 
     op: OpKey
@@ -59,7 +59,7 @@ class Operands:
         return value if isinstance(value, int) else default
 
 
-Check = Callable[[Operands], None]
+Check = Callable[[CheckedNode], None]
 
 # ---- helpers for checks --------------------------------------------------------------------------
 
@@ -69,14 +69,14 @@ def same(a: Dim | None, b: Dim | None) -> bool:
     return not (isinstance(a, int) and isinstance(b, int)) or a == b
 
 
-def require_rank(node: Operands, i: int, *ranks: int, what: str) -> None:
+def require_rank(node: CheckedNode, i: int, *ranks: int, what: str) -> None:
     """The input's rank is one of those given, where it is known."""
     rank = node.rank(i)
     if rank is not None and rank not in ranks:
         raise Mismatch(f"{what} has rank {rank}, not {' or '.join(map(str, ranks))}")
 
 
-def require_vector(node: Operands, i: int, length: int | None, *, what: str) -> None:
+def require_vector(node: CheckedNode, i: int, length: int | None, *, what: str) -> None:
     """The input, if present, is one-dimensional and of that length."""
     require_rank(node, i, 1, what=what)
     if length is not None and not same(node.dim(i, 0), length):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from eqsat.ops.checks.check import (
     Check,
+    CheckedNode,
     Mismatch,
-    Operands,
     normal_axis,
     require_broadcast,
     require_rank,
@@ -21,7 +21,7 @@ from eqsat.ops.checks.check import (
 from eqsat.ops.windows import windows
 
 
-def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None, transposed: bool = False) -> None:
+def _convolution(node: CheckedNode, x: int = 0, w: int = 1, bias: int | None = None, transposed: bool = False) -> None:
     rank = node.rank(x)
     if rank is not None and rank < 3:
         raise Mismatch(f"the input has rank {rank}: batch, channels and at least one spatial dimension are needed")
@@ -67,7 +67,7 @@ def convolution(*, transposed: bool = False) -> Check:
     return lambda node: _convolution(node, bias=2, transposed=transposed)
 
 
-def _output_shape(node: Operands) -> None:
+def _output_shape(node: CheckedNode) -> None:
     """An output_shape can only be smaller than the size that strides and kernel give: the rest is padding."""
     wanted, shape, kernel = node.attr("output_shape"), node.shape(0), node.shape(1)
     if not isinstance(wanted, tuple) or shape is None or kernel is None or len(kernel) != len(shape):
@@ -82,7 +82,7 @@ def _output_shape(node: Operands) -> None:
                 raise Mismatch(f"output_shape {list(wanted)} is larger than the {largest} elements in axis {i}")
 
 
-def _window(node: Operands, name: str, default: int, rank: int) -> tuple[int, ...]:
+def _window(node: CheckedNode, name: str, default: int, rank: int) -> tuple[int, ...]:
     value = node.attr(name)
     return tuple(int(v) for v in value) if isinstance(value, tuple) and value else (default,) * rank
 
@@ -90,7 +90,7 @@ def _window(node: Operands, name: str, default: int, rank: int) -> tuple[int, ..
 _WINDOW = (("strides", 1), ("dilations", 1), ("output_padding", 0))
 
 
-def spatial_outputs(node: Operands, x: int = 0) -> None:
+def spatial_outputs(node: CheckedNode, x: int = 0) -> None:
     """A window that is larger than the padded input leaves no output."""
     output, shape = node.outputs[0], node.shape(x)
     if output is None or output.shape is None or shape is None:
@@ -100,14 +100,14 @@ def spatial_outputs(node: Operands, x: int = 0) -> None:
             raise Mismatch(f"the window is larger than the padded input of {size}")
 
 
-def pool(node: Operands) -> None:
+def pool(node: CheckedNode) -> None:
     """A pool has at least one window."""
     spatial_outputs(node)
     kernel = node.attr("kernel_shape")
     _windows_fit(node, 0, kernel if isinstance(kernel, tuple) else None)
 
 
-def _windows_fit(node: Operands, x: int, kernel: Sequence[object] | None) -> None:
+def _windows_fit(node: CheckedNode, x: int, kernel: Sequence[object] | None) -> None:
     """ONNX's inference divides towards zero, and so finds one window where the first does not fit."""
     shape = node.shape(x)
     sizes = [d for d in (shape or ())[2:] if isinstance(d, int)]
@@ -120,14 +120,14 @@ def _windows_fit(node: Operands, x: int, kernel: Sequence[object] | None) -> Non
         raise Mismatch(str(error)) from None
 
 
-def conv_integer(node: Operands) -> None:
+def conv_integer(node: CheckedNode) -> None:
     """As a convolution, with zero points."""
     _convolution(node)
     _number(node, 2, "x_zero_point")
     _per_filter(node, 3, node.dim(1, 0), "w_zero_point")
 
 
-def qlinear_conv(node: Operands) -> None:
+def qlinear_conv(node: CheckedNode) -> None:
     """As a convolution, with scales and zero points."""
     _convolution(node, 0, 3, 8)
     for i, name in ((1, "x_scale"), (2, "x_zero_point"), (6, "y_scale"), (7, "y_zero_point")):
@@ -137,19 +137,19 @@ def qlinear_conv(node: Operands) -> None:
     _per_filter(node, 5, filters, "w_zero_point")
 
 
-def _number(node: Operands, i: int, what: str) -> None:
+def _number(node: CheckedNode, i: int, what: str) -> None:
     shape = node.shape(i)
     if shape is not None and (len(shape) > 1 or not all(same(d, 1) for d in shape)):
         raise Mismatch(f"{what} is one number, not of rank {len(shape)} with {node.dim(i, 0)} elements")
 
 
-def _per_filter(node: Operands, i: int, filters: int | None, what: str) -> None:
+def _per_filter(node: CheckedNode, i: int, filters: int | None, what: str) -> None:
     require_rank(node, i, 0, 1, what=what)
     if node.rank(i) == 1 and not same(node.dim(i, 0), 1) and not same(node.dim(i, 0), filters):
         raise Mismatch(f"{what} has {node.dim(i, 0)} elements, neither 1 nor {filters}")
 
 
-def qlinear_matmul(node: Operands) -> None:
+def qlinear_matmul(node: CheckedNode) -> None:
     """Scales and zero points are one number, or one a row or column."""
     for first, operand, axis, name in ((1, 0, -2, "a"), (4, 3, -1, "b"), (6, 0, -2, "y")):
         for i, part in ((first, "scale"), (first + 1, "zero_point")):
@@ -162,7 +162,7 @@ def qlinear_matmul(node: Operands) -> None:
                 raise Mismatch(f"{name}_{part} has {node.dim(i, index)} elements, neither 1 nor {wanted}")
 
 
-def quantize(node: Operands) -> None:
+def quantize(node: CheckedNode) -> None:
     """Scale and zero point fit each other and the input."""
     shape, scale = node.shape(0), node.shape(1)
     if shape is None or scale is None:
@@ -191,18 +191,18 @@ def quantize(node: Operands) -> None:
             raise Mismatch(f"the scale has {s} elements in dimension {i}, not {wanted}")
 
 
-def instance_normalization(node: Operands) -> None:
+def instance_normalization(node: CheckedNode) -> None:
     """Scale and bias have one number per channel."""
     _channelwise(node, 1, 2)
 
 
-def _channelwise(node: Operands, *inputs: int) -> None:
+def _channelwise(node: CheckedNode, *inputs: int) -> None:
     channels = node.dim(0, 1)
     for i in inputs:
         require_vector(node, i, channels, what=f"input {i + 1}")
 
 
-def group_normalization(node: Operands) -> None:
+def group_normalization(node: CheckedNode) -> None:
     """Channels make whole groups."""
     _channelwise(node, 1, 2)
     channels, groups = node.dim(0, 1), node.int_attr("num_groups", 1)
@@ -210,7 +210,7 @@ def group_normalization(node: Operands) -> None:
         raise Mismatch(f"{channels} channels do not divide into {groups} groups")
 
 
-def layer_normalization(node: Operands) -> None:
+def layer_normalization(node: CheckedNode) -> None:
     """Scale and bias broadcast to the input."""
     shape = node.shape(0)
     if shape is None:
@@ -220,14 +220,14 @@ def layer_normalization(node: Operands) -> None:
         require_broadcast(node.shape(i), shape, what="the scale" if i == 1 else "the bias")
 
 
-def last_axis(node: Operands) -> None:
+def last_axis(node: CheckedNode) -> None:
     """The attribute ``axis``, by default the last one, is one of the input."""
     rank = node.rank(0)
     if rank is not None:
         normal_axis(node.int_attr("axis", -1), rank)
 
 
-def lrn(node: Operands) -> None:
+def lrn(node: CheckedNode) -> None:
     """Batch and channels are there."""
     rank = node.rank(0)
     if rank is not None and rank < 2:
@@ -239,7 +239,7 @@ def recurrent(gates: int) -> Check:
     return lambda node: _recurrent(node, gates)
 
 
-def _recurrent(node: Operands, gates: int) -> None:
+def _recurrent(node: CheckedNode, gates: int) -> None:
     hidden = node.attr("hidden_size")
     size = hidden if isinstance(hidden, int) else node.dim(2, -1)
     directions = 2 if node.attr("direction", "forward") == "bidirectional" else 1

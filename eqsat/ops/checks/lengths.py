@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.ops.checks.check import Check, Mismatch, Operands, require_rank, require_vector, same, show
+from eqsat.ops.checks.check import Check, CheckedNode, Mismatch, require_rank, require_vector, same, show
 from eqsat.schema.types import Dim
 
 
@@ -22,7 +22,7 @@ def per_axis(position: int, what: str, *, times: int = 1, may_be_empty: bool = F
         may_be_empty: Whether an input without elements counts as absent.
     """
 
-    def check(node: Operands) -> None:
+    def check(node: CheckedNode) -> None:
         count, axes = node.rank(0), node.attr("axes")
         if isinstance(axes, tuple):
             count = len(axes)
@@ -40,7 +40,7 @@ def _alike(a: Sequence[Dim] | None, b: Sequence[Dim] | None) -> bool:
     return a is None or b is None or (len(a) == len(b) and all(map(same, a, b)))
 
 
-def pads(node: Operands) -> None:
+def pads(node: CheckedNode) -> None:
     """Two pads for each axis: of all, or of those that the fourth input lists."""
     axes = node.dim(3, 0) if node.rank(3) == 1 else None
     if len(node.inputs) > 3 and node.inputs[3] is not None:
@@ -55,13 +55,13 @@ def one_number(position: int, what: str) -> Check:
     return lambda node: require_vector(node, position, 1, what=what)
 
 
-def parts(node: Operands) -> None:
+def parts(node: CheckedNode) -> None:
     """As many parts as outputs, also where their sizes are not known."""
     if not same(node.dim(1, 0), len(node.outputs)):
         raise Mismatch(f"{node.dim(1, 0)} parts are not {len(node.outputs)} outputs")
 
 
-def max_unpool(node: Operands) -> None:
+def max_unpool(node: CheckedNode) -> None:
     """An index for each element, and a size for each axis of the result."""
     x, indices = node.shape(0), node.shape(1)
     if not _alike(x, indices):
@@ -69,7 +69,7 @@ def max_unpool(node: Operands) -> None:
     per_axis(2, "output_shape")(node)
 
 
-def affine_grid(node: Operands) -> None:
+def affine_grid(node: CheckedNode) -> None:
     """One matrix for each image, of two rows for images and of three for volumes."""
     require_rank(node, 0, 3, what="theta")
     axes = node.dim(1, 0)
@@ -85,7 +85,7 @@ def affine_grid(node: Operands) -> None:
         raise Mismatch(f"theta has {node.dim(0, 0)} matrices, and size is for {int(size[0])} images")
 
 
-def columns(node: Operands) -> None:
+def columns(node: CheckedNode) -> None:
     """Columns are whole blocks, and as many as blocks fit on the image."""
     require_rank(node, 0, 3, what="the input")
     axes = node.dim(1, 0)
@@ -110,7 +110,7 @@ def columns(node: Operands) -> None:
         raise Mismatch(f"there are {node.dim(0, 2)} columns, and {math.prod(steps)} blocks on the image")
 
 
-def _numbers(node: Operands, name: str, count: int, default: int = 1) -> tuple[int, ...]:
+def _numbers(node: CheckedNode, name: str, count: int, default: int = 1) -> tuple[int, ...]:
     value = node.attr(name)
     found = value if isinstance(value, tuple) and value else (default,) * count
     if len(found) != count:
@@ -118,7 +118,7 @@ def _numbers(node: Operands, name: str, count: int, default: int = 1) -> tuple[i
     return tuple(int(v) for v in found if isinstance(v, int))
 
 
-def deformable_convolution(node: Operands) -> None:
+def deformable_convolution(node: CheckedNode) -> None:
     """Channels of the filters, and an offset for each of their elements and each place of the result."""
     channels, group = node.dim(0, 1), node.int_attr("group", 1)
     per_group = node.dim(1, 1)
@@ -140,7 +140,7 @@ def deformable_convolution(node: Operands) -> None:
             raise Mismatch(f"{what} is for places {show(shape[2:])}, not {show(result[2:])}")
 
 
-def suppression(node: Operands) -> None:
+def suppression(node: CheckedNode) -> None:
     """Four numbers a box, and a score for each box and class."""
     for i, what in ((0, "boxes"), (1, "scores")):
         require_rank(node, i, 3, what=what)
@@ -151,7 +151,7 @@ def suppression(node: Operands) -> None:
             raise Mismatch(f"boxes are of {node.dim(0, a)} {what}, scores of {node.dim(1, b)}")
 
 
-def loss(node: Operands) -> None:
+def loss(node: CheckedNode) -> None:
     """A label for each place of the scores, and a weight for each class."""
     scores, labels = node.shape(0), node.shape(1)
     if scores is not None and labels is not None and len(scores) >= 2:
@@ -161,7 +161,7 @@ def loss(node: Operands) -> None:
     require_vector(node, 2, node.dim(0, 1), what="weights")
 
 
-def rotary(node: Operands) -> None:
+def rotary(node: CheckedNode) -> None:
     """Sines for the cosines; with positions the caches are tables, and there is a position for each place."""
     cosines, sines = node.shape(1), node.shape(2)
     if not _alike(cosines, sines):

@@ -11,8 +11,8 @@ import numpy as np
 
 from eqsat.ops.checks.check import (
     Check,
+    CheckedNode,
     Mismatch,
-    Operands,
     normal_axis,
     require_broadcast,
     require_rank,
@@ -32,7 +32,7 @@ def parameters(*, vectors: tuple[int, ...] = (), numbers: tuple[int, ...] = (), 
         either: Inputs that are one number or several.
     """
 
-    def check(node: Operands) -> None:
+    def check(node: CheckedNode) -> None:
         for i in vectors:
             require_rank(node, i, 1, what=_input(i))
         for i in either:
@@ -52,7 +52,7 @@ def _input(i: int) -> str:
 # ---- operators -----------------------------------------------------------------------------------
 
 
-def reshape(node: Operands) -> None:
+def reshape(node: CheckedNode) -> None:
     """As many elements as before, and no copied dimension that is not there."""
     x, y = node.inputs[0], node.outputs[0]
     if x is not None and y is not None and x.is_static and y.is_static and x.elements != y.elements:
@@ -66,7 +66,7 @@ def reshape(node: Operands) -> None:
                 raise Mismatch(f"the shape copies dimension {i} of an input of rank {len(dims)}")
 
 
-def split(node: Operands) -> None:
+def split(node: CheckedNode) -> None:
     """Parts add up to the whole, one an output."""
     rank = node.rank(0)
     if rank is None:
@@ -85,7 +85,7 @@ def split(node: Operands) -> None:
             raise Mismatch(f"{size} elements do not split into {count} parts of {math.ceil(size / count)}")
 
 
-def squeeze(node: Operands) -> None:
+def squeeze(node: CheckedNode) -> None:
     """Only dimensions of 1 are removed."""
     axes, rank = node.value(1), node.rank(0)
     if axes is None or rank is None:
@@ -95,21 +95,21 @@ def squeeze(node: Operands) -> None:
             raise Mismatch(f"dimension {axis} to be squeezed is {node.dim(0, int(axis))}, not 1")
 
 
-def transpose(node: Operands) -> None:
+def transpose(node: CheckedNode) -> None:
     """``perm`` is a permutation of the axes."""
     perm, rank = node.attr("perm"), node.rank(0)
     if isinstance(perm, tuple) and rank is not None and sorted(perm) != list(range(rank)):
         raise Mismatch(f"perm {list(perm)} is not a permutation of {rank} axes")
 
 
-def cumulative(node: Operands) -> None:
+def cumulative(node: CheckedNode) -> None:
     """The axis is one of the data."""
     axis, rank = node.value(1), node.rank(0)
     if axis is not None and rank is not None:
         normal_axis(int(np.ravel(axis)[0]), rank)
 
 
-def gather(node: Operands) -> None:
+def gather(node: CheckedNode) -> None:
     """Indices are within the data."""
     rank, indices = node.rank(0), node.value(1)
     if rank is None:
@@ -121,7 +121,7 @@ def gather(node: Operands) -> None:
             raise Mismatch(f"index {low if low < -size else high} is not within {size} elements")
 
 
-def gather_elements(node: Operands) -> None:
+def gather_elements(node: CheckedNode) -> None:
     """Indices have the rank of the data and are nowhere longer."""
     rank, indices = node.rank(0), node.rank(1)
     if rank is None or indices is None:
@@ -135,7 +135,7 @@ def gather_elements(node: Operands) -> None:
             raise Mismatch(f"the indices are longer than the data in dimension {i}: {wanted} > {size}")
 
 
-def scatter_elements(node: Operands) -> None:
+def scatter_elements(node: CheckedNode) -> None:
     """Indices fit the data, updates the indices."""
     gather_elements(node)
     a, b = node.shape(1), node.shape(2)
@@ -143,14 +143,14 @@ def scatter_elements(node: Operands) -> None:
         raise Mismatch(f"indices {show(a)} and updates {show(b)} differ in shape")
 
 
-def gather_nd(node: Operands) -> None:
+def gather_nd(node: CheckedNode) -> None:
     """Indices have no more coordinates than the data."""
     rank, last = node.rank(0), node.dim(1, -1)
     if rank is not None and last is not None and node.int_attr("batch_dims") + last > rank:
         raise Mismatch(f"indices of {last} coordinates do not fit data of rank {rank}")
 
 
-def scatter_nd(node: Operands) -> None:
+def scatter_nd(node: CheckedNode) -> None:
     """Updates have the shape that indices and data give."""
     data, indices, updates = node.shape(0), node.shape(1), node.shape(2)
     if data is None or indices is None or not indices or not isinstance(indices[-1], int):
@@ -163,26 +163,26 @@ def scatter_nd(node: Operands) -> None:
         raise Mismatch(f"updates have the shape {show(updates)}, not {show(expected)}")
 
 
-def gemm(node: Operands) -> None:
+def gemm(node: CheckedNode) -> None:
     """C broadcasts to the product."""
     result = node.outputs[0]
     if result is not None:
         require_broadcast(node.shape(2), result.shape, what="C")
 
 
-def prelu(node: Operands) -> None:
+def prelu(node: CheckedNode) -> None:
     """The slope broadcasts to the input."""
     require_broadcast(node.shape(1), node.shape(0), what="the slope")
 
 
-def divide(node: Operands) -> None:
+def divide(node: CheckedNode) -> None:
     """Integers are not divided by zero."""
     divisor, dtype = node.value(1), node.inputs[1]
     if divisor is not None and dtype is not None and dtype.dtype.is_integer() and np.any(divisor == 0):
         raise Mismatch("integers cannot be divided by zero")
 
 
-def matmul_zero_points(node: Operands) -> None:
+def matmul_zero_points(node: CheckedNode) -> None:
     """One zero point for all, or one a row or column."""
     for i, operand, axis, what in ((2, 0, -2, "a_zero_point"), (3, 1, -1, "b_zero_point")):
         rank = node.rank(i)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.checks.check import Check, Mismatch, Operands
+from eqsat.ops.checks.check import Check, CheckedNode, Mismatch
 from eqsat.ops.ensemble import ensemble, listed
 
 
-def _rows(node: Operands) -> int | None:
+def _rows(node: CheckedNode) -> int | None:
     """The number of features, where it is known."""
     rank = node.rank(0)
     if rank is not None and rank not in (1, 2):
@@ -19,7 +19,7 @@ def _rows(node: Operands) -> int | None:
     return node.dim(0, -1)
 
 
-def trees(node: Operands) -> None:
+def trees(node: CheckedNode) -> None:
     """The attributes are those of trees, and rows have all features that these compare."""
     try:
         found = ensemble(dict(node.attrs), np.float64)
@@ -36,7 +36,7 @@ def trees(node: Operands) -> None:
 def support_vectors(machine: Callable[[Mapping[str, Any]], Any]) -> Check:
     """A check that attributes are those of a machine, and rows as wide as its vectors."""
 
-    def check(node: Operands) -> None:
+    def check(node: CheckedNode) -> None:
         try:
             found = machine(dict(node.attrs))
         except ValueError as error:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
-from eqsat.ops.definition import Types, Writer, number, rank
+from eqsat.ops.definition import BodyWriter, Types, number, rank
 from eqsat.ops.need_by_shapes import need_blocks, need_gathered_blocks
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
@@ -22,7 +22,7 @@ _BYTE = ir.DataType.UINT8
 _PACKED = (2, 4, 8)
 
 
-def unpacked(w: Writer, x: int, bits: int, rank: int) -> int:
+def unpacked(w: BodyWriter, x: int, bits: int, rank: int) -> int:
     """The numbers that each byte of the last axis holds, the lowest bits first; axes before it are kept."""
     if bits == 8:
         return x
@@ -43,7 +43,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     depth, width, block, bits = (_number(attrs, n) for n in ("K", "N", "block_size", "bits"))
     if bits not in _PACKED or block <= 0 or attrs.get("weight_prepacked"):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     known = w.type(3)
     if w.given(4) is not None and (bits != 4 or (known is not None and known.dtype == _BYTE)):
         return None  # ONNX Runtime computes something else there than the schema says.
@@ -91,7 +91,7 @@ def gather_block_quantized(attrs: Mapping[str, AttrValue], types: Types) -> Body
     blocks, length = number(types, 2, axis), number(types, 0, axis)
     if blocks is None or length is None:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     parts: list[int | None] = [0, 2, w.given(3)]
     if not packed:
         # Gather takes no integers of 4 bits.

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import Types, Writer, number, rank
+from eqsat.ops.definition import BodyWriter, Types, number, rank
 from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import attention as sample
@@ -35,7 +35,7 @@ def attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         return None
     if width is None or rank(types, 0) != 3:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     projected = w.op("MatMul", 0, 1)
     if w.given(2) is not None:
         projected = w.op("Add", projected, 2)
@@ -50,7 +50,7 @@ def quantized_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | 
     width = number(types, 1, 1)
     if attrs.get("do_rotary") or attrs.get("past_present_share_buffer") or width is None or rank(types, 0) != 3:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     zeros = [w.given(6), w.given(7)]
     projected = w.op(OpKey(MICROSOFT, "MatMulIntegerToFloat"), 0, 1, 3, 4, *zeros, 2)
     w.dtype = ir.DataType.FLOAT if types[3] is None else types[3].dtype
@@ -58,7 +58,7 @@ def quantized_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | 
 
 
 def attend_projected(
-    w: Writer,
+    w: BodyWriter,
     attrs: Mapping[str, AttrValue],
     projected: int,
     columns: tuple[int, ...],
@@ -108,7 +108,7 @@ def multi_head_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body |
     ranks = [rank(types, i) for i in range(3)]
     if any(t is not None for t in types[8:]):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     q, k, v = 0, 1, 2
     if ranks == [5, None, None] or ranks == [3, 5, None]:
         # Each head has its keys and values, or all three, side by side.
@@ -148,13 +148,13 @@ def multi_head_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body |
     return w.body(y, k, v)
 
 
-def _of_heads(w: Writer, x: int, heads: int, width: int) -> int:
+def _of_heads(w: BodyWriter, x: int, heads: int, width: int) -> int:
     """(B, S, N * H) as (B, N, S, H)."""
     return w.op("Transpose", w.reshaped(x, 0, 0, heads, width // heads), perm=[0, 2, 1, 3])
 
 
 def _attended(
-    w: Writer, attrs: Mapping[str, AttrValue], q: int, k: int, v: int, size: int, added: list[int | None]
+    w: BodyWriter, attrs: Mapping[str, AttrValue], q: int, k: int, v: int, size: int, added: list[int | None]
 ) -> int:
     """``softmax(scale * Q K' + added) V``."""
     given = attrs.get("scale")
@@ -169,7 +169,7 @@ def _attended(
 
 
 def _masks(
-    w: Writer,
+    w: BodyWriter,
     attrs: Mapping[str, AttrValue],
     at: int,
     k: int,
@@ -204,7 +204,7 @@ def _masks(
     return found
 
 
-def _counted_keys(w: Writer, at: int, keys: int) -> int | None:
+def _counted_keys(w: BodyWriter, at: int, keys: int) -> int | None:
     """Which keys count, by a mask (B, T) or (B, S, T), or by ends, or by ends and starts, of each sample."""
     known = w.type(at)
     assert known is not None
@@ -253,7 +253,7 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
     """
     if attrs.get("is_packed_batching") or rank(types, 0) not in (3, 4):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     heads, partly = _integer(attrs, "num_heads"), _integer(attrs, "rotary_embedding_dim")
     x = 0
     flat = rank(types, 0) == 3
@@ -275,7 +275,7 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
     return w.body(y)
 
 
-def turned(w: Writer, x: int, cosines: int, sines: int, half: int, size: int, interleaved: bool) -> int:
+def turned(w: BodyWriter, x: int, cosines: int, sines: int, half: int, size: int, interleaved: bool) -> int:
     """The first ``2 * half`` of ``size`` elements turned in pairs, (B, N, S, H) by angles (B, 1, S, half)."""
     rest: tuple[int, ...] = ()
     if 2 * half < size:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import Types, Writer
+from eqsat.ops.definition import BodyWriter, Types
 from eqsat.ops.need_by_shapes import need_embedding
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
@@ -21,7 +21,7 @@ def embed_layer_normalization(attrs: Mapping[str, AttrValue], types: Types) -> B
     Inputs: input_ids (B, S), segment_ids, word_embedding (words, D), position_embedding, segment_embedding, gamma (D),
     beta, mask (B, S), position_ids (B or 1, S).
     """
-    w = Writer(types)
+    w = BodyWriter(types)
     segment = None if w.given(1) is None or w.given(4) is None else 4
     return _normalized(w, attrs, 2, 3, segment, 5, 6, mask=7, positions=w.given(8))
 
@@ -31,7 +31,7 @@ def quantized(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
 
     Inputs: the first eight of above, the scales of the five quantized ones, and their zero points.
     """
-    w = Writer(types)
+    w = BodyWriter(types)
     segments = w.given(1) is not None and w.given(4) is not None
     # Tables are dequantized row by row, after the look-up.
     gamma, beta = (w.op("DequantizeLinear", x, x + 6, x + 11) for x in (5, 6))
@@ -39,7 +39,7 @@ def quantized(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
 
 
 def _normalized(
-    w: Writer,
+    w: BodyWriter,
     attrs: Mapping[str, AttrValue],
     words: int,
     places: int,

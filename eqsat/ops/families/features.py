@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.definition import Types, Writer, number, rank
+from eqsat.ops.definition import BodyWriter, Types, number, rank
 from eqsat.ops.families.maps import ML
 from eqsat.ops.numpy_kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
@@ -30,7 +30,7 @@ def _floats(attrs: Attrs, name: str) -> np.ndarray:
     return np.array(given if isinstance(given, tuple) else (), np.float32)
 
 
-def as_real(w: Writer, x: int = 0) -> tuple[int, ir.DataType]:
+def as_real(w: BodyWriter, x: int = 0) -> tuple[int, ir.DataType]:
     """An operand as floats, and their type: float64 stays what it is."""
     known = w.type(x)
     if known is not None and known.dtype in (_FLOAT, _DOUBLE):
@@ -38,7 +38,7 @@ def as_real(w: Writer, x: int = 0) -> tuple[int, ir.DataType]:
     return w.op("Cast", x, to=int(_FLOAT)), _FLOAT
 
 
-def as_single(w: Writer, x: int, dtype: ir.DataType) -> int:
+def as_single(w: BodyWriter, x: int, dtype: ir.DataType) -> int:
     """A result as float32."""
     return x if dtype == _FLOAT else w.op("Cast", x, to=int(_FLOAT))
 
@@ -58,7 +58,7 @@ def scaler(attrs: Attrs, types: Types) -> Body | None:
     offset, scale = _floats(attrs, "offset"), _floats(attrs, "scale")
     if not _is_table(types) or not offset.size or offset.size != scale.size:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     x, dtype = as_real(w)
     y = w.op("Mul", w.op("Sub", x, w.constant(offset, dtype)), w.constant(scale, dtype))
     return w.body(as_single(w, y, dtype))
@@ -68,7 +68,7 @@ def normalizer(attrs: Attrs, types: Types) -> Body | None:
     """Rows divided by their greatest element, by the sum of their magnitudes, or by their length; rows of 0 stay 0."""
     if not _is_table(types):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     x = w.op("Cast", 0, to=int(_FLOAT)) if w.dtype != _FLOAT else 0
     by = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}.get(str(attrs.get("norm", "MAX")))
     if by is None:
@@ -89,7 +89,7 @@ def imputer(attrs: Attrs, types: Types) -> Body | None:
     replaced = attrs.get("replaced_value_float" if real else "replaced_value_int64", 0)
     if not isinstance(values, tuple) or not values or not isinstance(replaced, int | float):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     if math.isnan(replaced):
         is_missing = w.op("IsNaN", 0)
     else:
@@ -99,7 +99,7 @@ def imputer(attrs: Attrs, types: Types) -> Body | None:
 
 def binarizer(attrs: Attrs, types: Types) -> Body | None:
     """1 above a threshold, else 0."""
-    w = Writer(types)
+    w = BodyWriter(types)
     x, dtype = as_real(w)
     above = w.op("Greater", x, w.constant(attrs.get("threshold", 0.0), dtype))
     return w.body(w.op("Cast", above, to=int(w.dtype)))
@@ -110,7 +110,7 @@ def array_feature_extractor(attrs: Attrs, types: Types) -> Body | None:
     dims = rank(types, 0)
     if not dims or _is_string(types):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     found = w.op("Gather", 0, w.reshaped(1, -1), axis=dims - 1)
     return w.body(w.unsqueezed(found, 0) if dims == 1 else found)
 
@@ -125,7 +125,7 @@ def feature_vectorizer(attrs: Attrs, types: Types) -> Body | None:
         or any(rank(types, i) != 2 for i in range(len(types)))
     ):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     parts = []
     for i, (size, width) in enumerate(zip(sizes, widths, strict=True)):
         if size is None or not isinstance(width, int):
@@ -145,7 +145,7 @@ def one_hot_encoder(attrs: Attrs, types: Types) -> Body | None:
     categories = attrs.get("cats_int64s")
     if _is_string(types) or not isinstance(categories, tuple) or not categories or not attrs.get("zeros", 1):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     x = w.unsqueezed(w.op("Cast", 0, to=int(_INT64)), -1)
     # Of equal categories the last one counts.
     last = {category: i for i, category in enumerate(categories)}

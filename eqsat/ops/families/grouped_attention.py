@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import Types, Writer, number
+from eqsat.ops.definition import BodyWriter, Types, number
 from eqsat.ops.families.contrib_attention import turned
 from eqsat.ops.need_by_shapes import need_grouped_attention
 from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
@@ -140,7 +140,7 @@ def defined(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         return None
     if any(attrs.get(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     size = width // (heads + 2 * shared if packed else heads)
     parts: tuple[int, ...] = (0, 1, 2)
     if packed:
@@ -234,7 +234,7 @@ def defined(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return w.body(*results)
 
 
-def _single(w: Writer, x: int) -> int:
+def _single(w: BodyWriter, x: int) -> int:
     """A value in float32."""
     return x if w.dtype == ir.DataType.FLOAT else w.op("Cast", x, to=int(ir.DataType.FLOAT))
 

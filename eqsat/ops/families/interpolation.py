@@ -14,7 +14,7 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
 from eqsat.ops.checks import attributes, lengths
-from eqsat.ops.definition import Types, Writer, number
+from eqsat.ops.definition import BodyWriter, Types, number
 from eqsat.ops.need_by_parameters import need_affine_grid
 from eqsat.ops.need_by_shapes import need_grid_sample
 from eqsat.ops.normal_windows import window
@@ -175,7 +175,7 @@ def affine_grid(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     axes = number(types, 0, 1)
     if axes not in (2, 3):
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     float_type = int(w.dtype)
     parts = [w.unsqueezed(w.op("Gather", 0, w.constant(k), axis=2), *range(1, axes + 1)) for k in range(axes + 1)]
     total = parts[axes]

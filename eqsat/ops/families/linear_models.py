@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import Types, Writer, number, rank
+from eqsat.ops.definition import BodyWriter, Types, number, rank
 from eqsat.ops.ensemble import listed
 from eqsat.ops.families.features import as_real, as_single
 from eqsat.ops.families.maps import ML
@@ -24,7 +24,7 @@ from eqsat.schema.types import AttrValue
 _LABELS = ("classlabels_ints", "classlabels_strings")
 
 
-def _scores(w: Writer, attrs: Mapping[str, AttrValue], columns: int) -> tuple[int, ir.DataType] | None:
+def _scores(w: BodyWriter, attrs: Mapping[str, AttrValue], columns: int) -> tuple[int, ir.DataType] | None:
     """One score for each row of features and each row of coefficients."""
     coefficients, intercepts = (listed(attrs, n, np.float32) for n in ("coefficients", "intercepts"))
     width = number(w.inputs, 0, -1)
@@ -40,7 +40,7 @@ def _scores(w: Writer, attrs: Mapping[str, AttrValue], columns: int) -> tuple[in
 
 def regressor(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """One score for each target."""
-    w, targets = Writer(types), attrs.get("targets", 1)
+    w, targets = BodyWriter(types), attrs.get("targets", 1)
     found = _scores(w, attrs, targets if isinstance(targets, int) else 0)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def regressor(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
 
 def classifier(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """The label of the greatest score, and all scores; of two classes there may be only one score, of the second."""
-    w, labels, transform = Writer(types), labels_of(attrs, *_LABELS), transform_of(attrs)
+    w, labels, transform = BodyWriter(types), labels_of(attrs, *_LABELS), transform_of(attrs)
     columns = listed(attrs, "intercepts").size or len(labels)
     found = _scores(w, attrs, columns)
     if found is None or (columns > 1 and len(labels) != columns):

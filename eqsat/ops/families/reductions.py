@@ -11,7 +11,7 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, movement
-from eqsat.ops.definition import Types, Writer, rank
+from eqsat.ops.definition import BodyWriter, Types, rank
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.mean_or_zero import mean
@@ -202,7 +202,7 @@ def biased_softmax(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         return None
     axis = attrs["axis"]
     assert isinstance(axis, int)
-    w = Writer(types)
+    w = BodyWriter(types)
     total = w.op("Add", 0, 1)
     flat = w.op("Flatten", total, axis=axis % dims)
     return w.body(w.op("Reshape", w.op("Softmax", flat, axis=1), w.op("Shape", 0)))

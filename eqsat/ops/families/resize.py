@@ -42,7 +42,7 @@ class ResizedAxis:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ResizeRule:
     """How positions are mapped and values are made.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan:
 
     axes: tuple[ResizedAxis, ...]
     shape: tuple[int, ...]
-    rule: Rule
+    rule: ResizeRule
 
 
 def resize_plan(
@@ -105,7 +105,7 @@ def resize_plan(
     else:
         raise ValueError("scales or sizes are required")
     region = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None or not roi.size else [float(v) for v in roi]
-    rule = Rule(
+    rule = ResizeRule(
         str(attrs["mode"]),
         str(attrs.get("coordinate_transformation_mode", "half_pixel")),
         str(attrs.get("nearest_mode", "round_prefer_floor")),
@@ -180,7 +180,7 @@ def _resize(x: np.ndarray, plan: Plan, attrs: Attributes) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def axis_taps(p: ResizedAxis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def axis_taps(p: ResizedAxis, length: int, rule: ResizeRule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Input positions, weights (None for the nearest neighbour), and which outputs lie outside (None if none can)."""
     # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
     at = _positions(p, length, rule.transform, np.float32 if rule.mode == "nearest" else np.float64)
@@ -228,7 +228,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
     raise ValueError(f"unknown nearest_mode {mode!r}")
 
 
-def _taps(at: np.ndarray, p: ResizedAxis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
+def _taps(at: np.ndarray, p: ResizedAxis, length: int, rule: ResizeRule) -> tuple[np.ndarray, np.ndarray]:
     """Input positions and weights for each output position, both (size, taps)."""
     cubic = rule.mode == "cubic"
     squeeze = min(p.scale, 1.0) if rule.antialias else 1.0

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import Types, Writer, rank
+from eqsat.ops.definition import BodyWriter, Types, rank
 from eqsat.ops.families.matmul import integer_product
 from eqsat.ops.need_by_shapes import need_determinant, need_distances, need_gather_nd, need_grid_sample, need_product
 from eqsat.ops.numpy_kernel import Attributes, in_single
@@ -24,7 +24,7 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 def grid_sample(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """GridSample with the names that modes had at first."""
-    w = Writer(types)
+    w = BodyWriter(types)
     mode = str(attrs["mode"])
     kept = {name: attrs[name] for name in ("align_corners", "padding_mode")}
     return w.body(w.op("GridSample", 0, 1, mode=_MODES.get(mode, mode), **kept))
@@ -35,20 +35,20 @@ def nhwc_max_pool(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     dims = rank(types, 0)
     if dims is None or dims < 3:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     moved = w.op("Transpose", 0, perm=[0, dims - 1, *range(1, dims - 1)])
     return w.body(w.op("Transpose", w.op("MaxPool", moved, **attrs), perm=[0, *range(2, dims), 1]))
 
 
 def gather_nd(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """GatherND with indices of 32 bits as well."""
-    w = Writer(types)
+    w = BodyWriter(types)
     return w.body(w.op("GatherND", 0, w.op("Cast", 1, to=int(ir.DataType.INT64))))
 
 
 def squared_distances(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """Distances, or their squares, of all pairs of rows."""
-    w = Writer(types)
+    w = BodyWriter(types)
     of_a, of_b = (w.op("ReduceSumSquare", x, w.constant([1]), keepdims=1) for x in (0, 1))
     product = w.op("MatMul", 0, w.op("Transpose", 1, perm=[1, 0]))
     total = w.op("Add", of_a, w.op("Transpose", of_b, perm=[1, 0]))
@@ -79,7 +79,7 @@ def unique(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 
 def unsorted(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """Unique without sorting; the standard gives the first place of each value as well."""
-    w = Writer(types)
+    w = BodyWriter(types)
     values, _, places, counts = w.several("Unique", 4, 0, sorted=0)
     return w.body(values, places, counts)
 
@@ -95,7 +95,7 @@ def _unique_types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[Tensor
 
 def wide_product(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """The product of integers of 16 bits in 32 bits."""
-    w = Writer(types)
+    w = BodyWriter(types)
     a, b = (w.op("Cast", i, to=int(ir.DataType.INT32)) for i in (0, 1))
     return w.body(w.op("MatMul", a, b))
 

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import trained as check
-from eqsat.ops.definition import Types, Writer
+from eqsat.ops.definition import BodyWriter, Types
 from eqsat.ops.families.maps import ML
 from eqsat.ops.need_by_parameters import need_support_vectors
 from eqsat.ops.numpy_kernel import Attributes, Fallback
@@ -204,7 +204,7 @@ def transformed_scores(attrs: Mapping[str, AttrValue], types: Types) -> Body | N
     """The scores without a transformation, and the transformation."""
     if is_plain(attrs) or machine(attrs) is None:
         return None
-    w = Writer(types)
+    w = BodyWriter(types)
     label, scores = w.several(OpKey(ML, "SVMClassifier"), 2, 0, **{**attrs, "post_transform": "NONE"})
     return w.body(label, transformed(w, scores, transform_of(attrs)))
 

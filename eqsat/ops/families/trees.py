@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import trained as check
-from eqsat.ops.definition import Types, Writer
+from eqsat.ops.definition import BodyWriter, Types
 from eqsat.ops.ensemble import ensemble, listed
 from eqsat.ops.families.maps import ML
 from eqsat.ops.need_by_parameters import need_trees
@@ -77,14 +77,14 @@ def transformed_sums(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
     if is_plain(attrs):
         return None
     op = _ENSEMBLE if "tree_roots" in attrs else _REGRESSOR
-    w = Writer(types)
+    w = BodyWriter(types)
     sums = w.op(op, 0, **{**attrs, "post_transform": _NONE[op.name]})
     return w.body(transformed(w, sums, transform_of(attrs), w.dtype if op == _ENSEMBLE else ir.DataType.FLOAT))
 
 
 def classifier(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     """Scores of classes and the label of the best of them."""
-    w = Writer(types)
+    w = BodyWriter(types)
     labels, transform = labels_of(attrs, *_LABELS), transform_of(attrs)
     ids, base = set(listed(attrs, "class_ids").tolist()), base_values(attrs)
     kept = {name: value for name, value in attrs.items() if name.startswith(("nodes_", "base_values"))}

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 from eqsat.schema.opset import MICROSOFT
 
 
-def attention(node: Node) -> None:
+def attention(node: SampledNode) -> None:
     """Of ONNX: four dimensions, or three where the pattern has the number of heads; and past keys and values."""
     chance = node.chance
     by_heads = {"q_num_heads", "kv_num_heads"}
@@ -34,7 +34,7 @@ def attention(node: Node) -> None:
     _rest(node, batch, (heads, groups), (queries, key[2]), (features, wish[3]))
 
 
-def _of_three(node: Node, batch: int, heads: int, queries: int, features: int, values: int) -> None:
+def _of_three(node: SampledNode, batch: int, heads: int, queries: int, features: int, values: int) -> None:
     chance = node.chance
     known = node.known(0)
     if known is not None:
@@ -56,7 +56,9 @@ def _of_three(node: Node, batch: int, heads: int, queries: int, features: int, v
     _rest(node, batch, (heads, groups), (queries, key[1]), (size, values))
 
 
-def _rest(node: Node, batch: int, heads: tuple[int, int], steps: tuple[int, int], sizes: tuple[int, int]) -> None:
+def _rest(
+    node: SampledNode, batch: int, heads: tuple[int, int], steps: tuple[int, int], sizes: tuple[int, int]
+) -> None:
     """Mask, past keys and values, and lengths; then the attributes that change no shape."""
     chance, total = node.chance, steps[1]
     if node.has(4) and node.has(5):
@@ -81,7 +83,7 @@ def _rest(node: Node, batch: int, heads: tuple[int, int], steps: tuple[int, int]
         node.attr("qk_matmul_output_mode", chance.number(0, 3))
 
 
-def rotary(node: Node) -> None:
+def rotary(node: SampledNode) -> None:
     """Of both domains: ONNX Runtime's has the positions before the cosines and always needs them."""
     chance = node.chance
     microsoft = node.op.domain == MICROSOFT
@@ -122,7 +124,7 @@ def rotary(node: Node) -> None:
             node.draw(table, (batch, steps, half))
 
 
-def multi_head(node: Node) -> None:
+def multi_head(node: SampledNode) -> None:
     """ONNX Runtime's, of queries, keys and values of three dimensions."""
     if not node.has(1) or not node.has(2):
         raise Rejected("queries, keys and values in one operand are not drawn")
@@ -145,7 +147,7 @@ def multi_head(node: Node) -> None:
         node.draw(5, (chance.one_of((1, shape[0])), chance.one_of((1, heads)), shape[1], key[1]))
 
 
-def packed(node: Node) -> None:
+def packed(node: SampledNode) -> None:
     """ONNX Runtime's, of an input that is projected to queries, keys and values."""
     chance = node.chance
     heads = node.attr("num_heads", chance.number(1, 3))

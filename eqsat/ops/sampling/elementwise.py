@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Shape, broadcast
-from eqsat.ops.sampling.node import Fill, Node
+from eqsat.ops.sampling.node import Fill, SampledNode
 from eqsat.ops.sampling.plain import attributes, plain
 from eqsat.schema.dtypes import FLOAT8
 
@@ -15,7 +15,7 @@ _EQUAL = {"node": 0.75, "input": 0.6, "constant": 0.3, "number": 0.15}
 _LARGER = {"node": 0.1, "input": 0.1, "constant": 0.08, "number": 0.06}
 
 
-def together(node: Node, fills: dict[int, Fill] | None = None, first: int = 0) -> None:
+def together(node: SampledNode, fills: dict[int, Fill] | None = None, first: int = 0) -> None:
     """Operands from ``first`` on whose shapes broadcast, to the wished shape if there is one."""
     order = sorted((i for i in range(first, node.count) if node.has(i)), key=lambda i: (_ORDER[node.kind(i)], i))
     shape: Shape | None = None
@@ -32,51 +32,51 @@ def together(node: Node, fills: dict[int, Fill] | None = None, first: int = 0) -
         shape = found if shape is None else broadcast(shape, found)
 
 
-def binary(node: Node) -> None:
+def binary(node: SampledNode) -> None:
     """Any operands."""
     if node.op.name == "PRelu" and node.kind(0) != "known":
         node.draw(0, node.shape)
     together(node)
 
 
-def divide(node: Node) -> None:
+def divide(node: SampledNode) -> None:
     if node.op.name == "Mod":
         node.attr("fmod", int(node.dtype(0).is_floating_point() or node.chance.happens(0.3)))
     together(node, {1: "nonzero"})
 
 
-def shift(node: Node) -> None:
+def shift(node: SampledNode) -> None:
     node.attr("direction", node.chance.one_of(("LEFT", "RIGHT")))
     together(node)
 
 
-def power(node: Node) -> None:
+def power(node: SampledNode) -> None:
     together(node, {0: "positive"} if node.chance.happens(0.6) else {0: "nonzero"})
 
 
-def where(node: Node) -> None:
+def where(node: SampledNode) -> None:
     together(node, first=0)
 
 
-def positive(node: Node) -> None:
+def positive(node: SampledNode) -> None:
     node.draw(0, node.shape, fill="positive")
 
 
-def unit(node: Node) -> None:
+def unit(node: SampledNode) -> None:
     node.draw(0, node.shape, fill="unit")
 
 
-def reciprocal(node: Node) -> None:
+def reciprocal(node: SampledNode) -> None:
     node.draw(0, node.shape, fill="nonzero")
 
 
-def infinite(node: Node) -> None:
+def infinite(node: SampledNode) -> None:
     for name in ("detect_negative", "detect_positive"):
         node.attr(name, int(node.chance.happens(0.8)))
     node.draw(0, node.shape)
 
 
-def clip(node: Node) -> None:
+def clip(node: SampledNode) -> None:
     """Bounds are scalars, mostly in order."""
     node.draw(0, node.shape)
     dtype = node.dtype(0)
@@ -91,7 +91,7 @@ def clip(node: Node) -> None:
             node.draw(i, (), values=np.asarray(bound).astype(dtype.numpy()) if fixed else None)
 
 
-def cast(node: Node) -> None:
+def cast(node: SampledNode) -> None:
     """To the same type, to the type that the rule wishes for, or to any."""
     same = node.chance.happens(0.35)
     types = (
@@ -111,7 +111,7 @@ def cast(node: Node) -> None:
         node.attr("saturate", 0)
 
 
-def activation(node: Node) -> None:
+def activation(node: SampledNode) -> None:
     attributes(node)
     if node.op.name == "Celu" and node.attrs.get("alpha") == 0:
         node.attrs["alpha"] = 1.0

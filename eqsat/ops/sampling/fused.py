@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Node, Sampler
+from eqsat.ops.sampling.node import SampledNode, Sampler
 from eqsat.ops.sampling.products import gemm, gemm_sizes, matmul
 from eqsat.ops.sampling.windows import convolution_output, convolution_shapes
 from eqsat.schema.dtypes import BYTES
@@ -17,7 +17,7 @@ from eqsat.schema.dtypes import BYTES
 def convolution(activations: Mapping[str, tuple[float, ...]]) -> Sampler:
     """Data, weight, bias and what is added, before one of these activations, which have these parameters."""
 
-    def draw(node: Node) -> None:
+    def draw(node: SampledNode) -> None:
         outputs = convolution_shapes(node, 0, 1)
         if node.has(2):
             node.draw(2, (outputs,))
@@ -30,12 +30,12 @@ def convolution(activations: Mapping[str, tuple[float, ...]]) -> Sampler:
     return draw
 
 
-def general_product(node: Node) -> None:
+def general_product(node: SampledNode) -> None:
     node.attr("activation", node.chance.one_of(("Relu", "Tanh", "Sigmoid")))
     gemm(node)
 
 
-def turned_product(node: Node) -> None:
+def turned_product(node: SampledNode) -> None:
     """Operands that are transposed, and a factor."""
     chance = node.chance
     if chance.happens(0.4):
@@ -56,7 +56,7 @@ def turned_product(node: Node) -> None:
     node.draw(1, (*batch, *((columns, inner) if b_turned else (inner, columns))))
 
 
-def normalized_sum(node: Node) -> None:
+def normalized_sum(node: SampledNode) -> None:
     """Two summands of rows, then scale, shift and bias of one row."""
     shape = node.known(0) or node.known(1)
     if shape is None:
@@ -68,7 +68,7 @@ def normalized_sum(node: Node) -> None:
             node.draw(i, shape if i < 2 else shape[-1:])
 
 
-def integer_product(node: Node) -> None:
+def integer_product(node: SampledNode) -> None:
     """Two matrices of bytes, with scales, zero points and a bias."""
     a, b = (node.dtype(i) if node.kind(i) == "known" else node.chance.one_of(BYTES) for i in (0, 1))
     columns = _matrices(node, a, b)
@@ -79,7 +79,7 @@ def integer_product(node: Node) -> None:
         node.draw(6, (columns,), dtype=ir.DataType.FLOAT)
 
 
-def dynamic_product(node: Node) -> None:
+def dynamic_product(node: SampledNode) -> None:
     """Floats and a matrix of bytes, with its scale, zero point, and a bias."""
     b = node.dtype(1) if node.kind(1) == "known" else node.chance.one_of(BYTES)
     columns = _matrices(node, ir.DataType.FLOAT, b)
@@ -90,13 +90,13 @@ def dynamic_product(node: Node) -> None:
         node.draw(4, (columns,), dtype=ir.DataType.FLOAT)
 
 
-def _matrices(node: Node, a: ir.DataType, b: ir.DataType) -> int:
+def _matrices(node: SampledNode, a: ir.DataType, b: ir.DataType) -> int:
     rows, inner, columns = gemm_sizes(node, (0, False), (1, False))
     node.draw(0, (rows, inner), dtype=a)
     node.draw(1, (inner, columns), dtype=b)
     return columns
 
 
-def expanded(node: Node) -> None:
+def expanded(node: SampledNode) -> None:
     shape = node.draw(0, None)
     node.draw(1, (), values=np.asarray(node.chance.number(0, len(shape)), np.int32), dtype=ir.DataType.INT32)

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _INT64 = ir.DataType.INT64
 
 
-def _image(node: Node, i: int = 0) -> Shape:
+def _image(node: SampledNode, i: int = 0) -> Shape:
     chance = node.chance
     shape = node.known(i)
     if shape is None:
@@ -24,7 +24,7 @@ def _image(node: Node, i: int = 0) -> Shape:
     return shape
 
 
-def affine_grid(node: Node) -> None:
+def affine_grid(node: SampledNode) -> None:
     chance = node.chance
     n = chance.one_of((2, 2, 3))
     known = node.known(0)
@@ -37,7 +37,7 @@ def affine_grid(node: Node) -> None:
     node.attr("align_corners", int(chance.happens(0.5)))
 
 
-def grid_sample(node: Node) -> None:
+def grid_sample(node: SampledNode) -> None:
     chance, shape = node.chance, _image(node)
     node.attr("mode", chance.one_of(("linear", "nearest", "cubic")))
     node.attr("padding_mode", chance.one_of(("zeros", "border", "reflection")))
@@ -45,7 +45,7 @@ def grid_sample(node: Node) -> None:
     node.draw(1, (shape[0], chance.number(1, 4), chance.number(1, 4), 2))
 
 
-def columns_to_image(node: Node) -> None:
+def columns_to_image(node: SampledNode) -> None:
     chance = node.chance
     block = [chance.number(1, 3) for _ in range(2)]
     steps = [chance.number(1, 3) for _ in block]
@@ -63,7 +63,7 @@ def columns_to_image(node: Node) -> None:
     node.draw(2, (2,), values=np.asarray(block, np.int64), dtype=_INT64)
 
 
-def max_unpool(node: Node) -> None:
+def max_unpool(node: SampledNode) -> None:
     """Indices as a pool of two by two without overlap returns them."""
     chance, shape = node.chance, _image(node)
     kernel = node.attr("kernel_shape", (2, 2))
@@ -80,7 +80,7 @@ def max_unpool(node: Node) -> None:
         node.draw(2, (4,), values=np.asarray((n, c, 2 * h, 2 * w), np.int64), dtype=_INT64)
 
 
-def roi_align(node: Node) -> None:
+def roi_align(node: SampledNode) -> None:
     chance, shape = node.chance, _image(node)
     for name in ("output_height", "output_width"):
         node.attr(name, chance.number(1, 3))
@@ -94,7 +94,7 @@ def roi_align(node: Node) -> None:
     node.draw(2, (count,), values=chance.rng.integers(0, shape[0], (count,)), dtype=_INT64)
 
 
-def max_roi_pool(node: Node) -> None:
+def max_roi_pool(node: SampledNode) -> None:
     chance, shape = node.chance, _image(node)
     node.attr("pooled_shape", (chance.number(1, 3), chance.number(1, 3)))
     node.attr("spatial_scale", chance.one_of((1.0, 0.5)))
@@ -105,7 +105,7 @@ def max_roi_pool(node: Node) -> None:
     node.draw(1, (count, 5), values=regions, dtype=node.dtype(0))
 
 
-def deformable_convolution(node: Node) -> None:
+def deformable_convolution(node: SampledNode) -> None:
     chance, shape = node.chance, _image(node)
     group = node.attr("group", chance.one_of([g for g in (1, 1, 2, 3) if shape[1] % g == 0]))
     offsets = node.attr("offset_group", chance.one_of([g for g in (1, 1, 2, 3) if shape[1] % g == 0]))

@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 from eqsat.schema.opset import MICROSOFT
 
 _INT64 = ir.DataType.INT64
 _ONES = (ir.DataType.FLOAT, ir.DataType.INT32, _INT64)
 
 
-def _data(node: Node, i: int = 0) -> Shape:
+def _data(node: SampledNode, i: int = 0) -> Shape:
     """The operand that is looked up in: of at least one dimension, and not empty."""
     shape = node.known(i)
     if shape is None:
@@ -23,14 +23,14 @@ def _data(node: Node, i: int = 0) -> Shape:
     return shape
 
 
-def _axis(node: Node, rank: int) -> int:
+def _axis(node: SampledNode, rank: int) -> int:
     axis = node.attr("axis", node.chance.number(-rank, rank - 1))
     if not -rank <= axis < rank:
         raise Rejected("no such axis")
     return axis % rank
 
 
-def gather_elements(node: Node) -> None:
+def gather_elements(node: SampledNode) -> None:
     chance, shape = node.chance, _data(node)
     axis = _axis(node, len(shape))
     known = node.known(1)
@@ -38,7 +38,7 @@ def gather_elements(node: Node) -> None:
     node.draw(1, wanted, values=chance.rng.integers(-shape[axis], shape[axis], wanted), dtype=_INT64)
 
 
-def scatter_elements(node: Node) -> None:
+def scatter_elements(node: SampledNode) -> None:
     """Each element is replaced at most once: the order of several updates is not specified."""
     chance, shape = node.chance, _data(node)
     axis = _axis(node, len(shape))
@@ -51,7 +51,7 @@ def scatter_elements(node: Node) -> None:
     node.draw(2, wanted, dtype=node.dtype(0))
 
 
-def gather_nd(node: Node) -> None:
+def gather_nd(node: SampledNode) -> None:
     chance, shape = node.chance, _data(node)
     none = len(shape) == 1 or node.op.domain == MICROSOFT or chance.happens(0.6)
     batch = 0 if none else chance.number(1, len(shape) - 1)
@@ -66,7 +66,7 @@ def gather_nd(node: Node) -> None:
     node.draw(1, (*lead, depth), values=values.astype(np.int64), dtype=_INT64)
 
 
-def compress(node: Node) -> None:
+def compress(node: SampledNode) -> None:
     """Of the whole tensor in one line, where no axis is given; what selects may be shorter than what is selected."""
     chance, shape = node.chance, _data(node)
     along = "axis" in node.attrs or "axis" in node.asked or chance.happens(0.7)
@@ -75,7 +75,7 @@ def compress(node: Node) -> None:
     node.draw(1, (wanted,), values=chance.rng.random(wanted) < 0.6, dtype=ir.DataType.BOOL)
 
 
-def one_hot(node: Node) -> None:
+def one_hot(node: SampledNode) -> None:
     chance = node.chance
     depth = chance.number(1, 5)
     shape = node.known(0)
@@ -90,7 +90,7 @@ def one_hot(node: Node) -> None:
     node.draw(2, (2,))
 
 
-def top_k(node: Node) -> None:
+def top_k(node: SampledNode) -> None:
     chance, shape = node.chance, _data(node)
     axis = _axis(node, len(shape))
     node.attr("largest", int(chance.happens(0.7)))
@@ -99,7 +99,7 @@ def top_k(node: Node) -> None:
     node.draw(1, (1,), values=np.asarray([chance.number(1, shape[axis])], np.int64), dtype=_INT64)
 
 
-def eye(node: Node) -> None:
+def eye(node: SampledNode) -> None:
     """Ones on any diagonal, also on one beside the matrix."""
     chance = node.chance
     shape = node.draw(0, node.shape if node.shape is not None and len(node.shape) == 2 else chance.shape(2))
@@ -111,7 +111,7 @@ def eye(node: Node) -> None:
         node.attr("dtype", int(wished if wished is not None else chance.one_of(_ONES)))
 
 
-def triangle(node: Node) -> None:
+def triangle(node: SampledNode) -> None:
     chance = node.chance
     shape = node.known(0)
     if shape is None:
@@ -125,7 +125,7 @@ def triangle(node: Node) -> None:
         node.draw(1, (), values=np.asarray(offset, np.int64), dtype=_INT64)
 
 
-def numbers(node: Node) -> None:
+def numbers(node: SampledNode) -> None:
     """A range that ends after some steps, also backwards."""
     chance, kind = node.chance, node.dtype(0)
     length = node.shape[0] if node.shape is not None and len(node.shape) == 1 else chance.number(0, 6)
@@ -135,7 +135,7 @@ def numbers(node: Node) -> None:
         node.draw(i, (), values=np.asarray(number, kind.numpy()), dtype=kind)
 
 
-def reverse_sequence(node: Node) -> None:
+def reverse_sequence(node: SampledNode) -> None:
     chance = node.chance
     time = node.attr("time_axis", chance.number(0, 1))
     batch = node.attr("batch_axis", 1 - time)
@@ -149,7 +149,7 @@ def reverse_sequence(node: Node) -> None:
     node.draw(1, lengths.shape, values=lengths.astype(np.int64), dtype=_INT64)
 
 
-def cache_update(node: Node) -> None:
+def cache_update(node: SampledNode) -> None:
     """Keys or values of some positions, written into those of all of them."""
     chance = node.chance
     shape = node.known(0)

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _INT64 = ir.DataType.INT64
 
 
-def _first(node: Node, shape: Shape | None, least: int = 0, *, of_size: bool = False) -> Shape:
+def _first(node: SampledNode, shape: Shape | None, least: int = 0, *, of_size: bool = False) -> Shape:
     found = node.draw(0, shape if shape is not None else node.chance.shape(least=least), of_size=of_size)
     if len(found) < least:
         raise Rejected("too few dimensions")
@@ -53,7 +53,7 @@ def _of_rank(chance: Chance, shape: Shape, rank: int) -> Shape:
     return tuple(found) if rank or math.prod(found) != 1 else ()
 
 
-def transpose(node: Node) -> None:
+def transpose(node: SampledNode) -> None:
     chance = node.chance
     known, given = node.known(0), node.attrs.get("perm")
     least = node.shape is None and known is None and given is None
@@ -80,7 +80,7 @@ def transpose(node: Node) -> None:
     node.draw(0, tuple(inner))
 
 
-def reshape(node: Node) -> None:
+def reshape(node: SampledNode) -> None:
     chance = node.chance
     wish = node.shape
     shape = node.known(0)
@@ -105,12 +105,12 @@ def reshape(node: Node) -> None:
     node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-def flatten(node: Node) -> None:
+def flatten(node: SampledNode) -> None:
     shape = _first(node, None)
     node.attr("axis", node.chance.number(-len(shape), len(shape)))
 
 
-def squeeze(node: Node) -> None:
+def squeeze(node: SampledNode) -> None:
     chance, wish = node.chance, node.shape
     shape = node.known(0)
     if shape is None:
@@ -126,7 +126,7 @@ def squeeze(node: Node) -> None:
         node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-def unsqueeze(node: Node) -> None:
+def unsqueeze(node: SampledNode) -> None:
     chance, wish = node.chance, node.shape
     shape = node.known(0)
     if shape is None:
@@ -139,11 +139,11 @@ def unsqueeze(node: Node) -> None:
     node.draw(1, (len(axes),), values=np.asarray([a - rank if chance.happens(0.2) else a for a in axes], np.int64))
 
 
-def identity(node: Node) -> None:
+def identity(node: SampledNode) -> None:
     node.draw(0, node.shape)
 
 
-def dropout(node: Node) -> None:
+def dropout(node: SampledNode) -> None:
     node.draw(0, node.shape)
     if node.has(1):
         node.draw(1, (), values=np.asarray(0.5, np.float32), dtype=ir.DataType.FLOAT)
@@ -151,7 +151,7 @@ def dropout(node: Node) -> None:
         node.draw(2, (), values=np.asarray(node.chance.happens(0.1)))
 
 
-def expand(node: Node) -> None:
+def expand(node: SampledNode) -> None:
     chance, wish = node.chance, node.shape
     if wish is None:
         shape = _first(node, None)
@@ -166,7 +166,7 @@ def expand(node: Node) -> None:
     node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-def tile(node: Node) -> None:
+def tile(node: SampledNode) -> None:
     chance, wish = node.chance, node.shape
     if wish is None:
         shape = _first(node, None)
@@ -177,7 +177,7 @@ def tile(node: Node) -> None:
     node.draw(1, (len(repeats),), values=np.asarray(repeats, np.int64))
 
 
-def concat(node: Node) -> None:
+def concat(node: SampledNode) -> None:
     chance = node.chance
     shape = next((s for i in range(node.count) if (s := node.known(i)) is not None), None)
     wish = node.shape
@@ -203,7 +203,7 @@ def concat(node: Node) -> None:
             base = list(found)
 
 
-def split(node: Node) -> None:
+def split(node: SampledNode) -> None:
     chance = node.chance
     shape = node.known(0)
     if "num_outputs" in node.required:
@@ -246,7 +246,7 @@ def _is_even(size: int, count: int) -> bool:
     return (count - 1) * math.ceil(size / count) <= size
 
 
-def slice_(node: Node) -> None:
+def slice_(node: SampledNode) -> None:
     chance = node.chance
     shape = node.known(0)
     shape = _first(node, node.shape, 1) if shape is None else shape
@@ -279,7 +279,7 @@ def slice_(node: Node) -> None:
             node.draw(i, (len(axes),), values=np.asarray(values, np.int64), dtype=_INT64)
 
 
-def pad(node: Node) -> None:
+def pad(node: SampledNode) -> None:
     chance = node.chance
     wish, shape = node.shape, node.known(0)
     rank = len(shape if shape is not None else wish if wish is not None else chance.shape(least=1))
@@ -307,7 +307,7 @@ def pad(node: Node) -> None:
         node.draw(3, (len(axes),), values=np.asarray(axes, np.int64), dtype=_INT64)
 
 
-def gather(node: Node) -> None:
+def gather(node: SampledNode) -> None:
     """Some indices are those of a shuffle of channels, or of an image of repeated pixels."""
     chance = node.chance
     shape = _first(node, None, 1) if node.known(0) is None else node.known(0)
@@ -328,7 +328,7 @@ def gather(node: Node) -> None:
     node.draw(1, values.shape, values=values, dtype=_INT64)
 
 
-def scatter_nd(node: Node) -> None:
+def scatter_nd(node: SampledNode) -> None:
     """Half of the updates are a part of one dimension, in order: what exporters make of an assignment to a slice."""
     chance = node.chance
     shape = node.known(0)
@@ -352,7 +352,7 @@ def scatter_nd(node: Node) -> None:
     node.draw(2, (*places.shape[:-1], *shape[depth:]), dtype=node.dtype(0))
 
 
-def blocks(node: Node) -> None:
+def blocks(node: SampledNode) -> None:
     chance = node.chance
     b = node.attr("blocksize", chance.one_of((2, 2, 2, 3, 1)))
     if b < 1:
@@ -364,10 +364,10 @@ def blocks(node: Node) -> None:
         node.draw(0, (chance.number(1, 2), chance.number(1, 3), b * chance.number(1, 2), b * chance.number(1, 2)))
 
 
-def shape_of(node: Node) -> None:
+def shape_of(node: SampledNode) -> None:
     node.draw(0)
 
 
-def constant_of_shape(node: Node) -> None:
+def constant_of_shape(node: SampledNode) -> None:
     shape = node.shape if node.shape is not None else node.chance.shape()
     node.draw(0, (len(shape),), values=np.asarray(shape, np.int64))

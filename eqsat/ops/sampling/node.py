@@ -21,7 +21,7 @@ more than 0; ONNX leaves open what the result is for other numbers.
 Kind = Literal["known", "node", "input", "constant", "number"]
 
 
-class Node(Protocol):
+class SampledNode(Protocol):
     """An operator of a pattern; :class:`eqsat.check.pattern_node.PatternNode` is the implementation.
 
     Attributes:
@@ -113,5 +113,5 @@ class Node(Protocol):
         ...
 
 
-Sampler = Callable[[Node], None]
+Sampler = Callable[[SampledNode], None]
 """Draws all operands of an operator and decides its attributes, so that it is defined for them."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _EPSILONS = (1e-5, 1e-3, 0.125, 0.5)
 
 
-def _epsilon(node: Node) -> None:
+def _epsilon(node: SampledNode) -> None:
     node.near("epsilon", *_EPSILONS)
 
 
-def _image(node: Node, least: int = 2) -> Shape:
+def _image(node: SampledNode, least: int = 2) -> Shape:
     shape = node.known(0)
     if shape is None:
         wish = node.shape if node.shape is not None and len(node.shape) >= least else None
@@ -22,7 +22,7 @@ def _image(node: Node, least: int = 2) -> Shape:
     return shape
 
 
-def batch(node: Node) -> None:
+def batch(node: SampledNode) -> None:
     _epsilon(node)
     channels = _image(node)[1]
     for i in (1, 2, 3):
@@ -30,21 +30,21 @@ def batch(node: Node) -> None:
     node.draw(4, (channels,), fill="positive")
 
 
-def mean_variance(node: Node) -> None:
+def mean_variance(node: SampledNode) -> None:
     """Over the axes of an image's channels, or over some others."""
     chance, shape = node.chance, _image(node, 1)
     some = tuple(a for a in range(len(shape)) if chance.happens(0.5)) or (len(shape) - 1,)
     node.attr("axes", (0, 2, 3) if len(shape) >= 4 and chance.happens(0.4) else some)
 
 
-def instance(node: Node) -> None:
+def instance(node: SampledNode) -> None:
     _epsilon(node)
     channels = _image(node, 3)[1]
     for i in (1, 2):
         node.draw(i, (channels,))
 
 
-def layer(node: Node) -> None:
+def layer(node: SampledNode) -> None:
     _epsilon(node)
     shape = _image(node, 1)
     axis = node.attr("axis", node.chance.one_of((-1, len(shape) - 1, node.chance.number(0, len(shape) - 1))))
@@ -55,7 +55,7 @@ def layer(node: Node) -> None:
             node.draw(i, shape[axis:])
 
 
-def group(node: Node) -> None:
+def group(node: SampledNode) -> None:
     _epsilon(node)
     channels = _image(node, 3)[1]
     node.attr("num_groups", node.chance.one_of([g for g in range(1, channels + 1) if channels % g == 0]))

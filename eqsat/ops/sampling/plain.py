@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import attribute_types, find_schema, required_attributes
 
 
-def plain(node: Node) -> None:
+def plain(node: SampledNode) -> None:
     """All operands of one shape, attributes at their defaults or anything."""
     attributes(node)
     shape = node.shape
@@ -19,7 +19,7 @@ def plain(node: Node) -> None:
             shape = node.draw(i, shape)
 
 
-def attributes(node: Node) -> None:
+def attributes(node: SampledNode) -> None:
     """Attributes that need no thought: floats are anything, required integers small."""
     if find_schema(node.op) is None:
         for name, default in default_attrs(node.op):

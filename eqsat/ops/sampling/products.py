@@ -5,10 +5,10 @@ from __future__ import annotations
 from string import ascii_lowercase
 
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 
-def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:
+def gemm_sizes(node: SampledNode, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:
     """Rows, sum and columns of a product of two matrices, drawn where they are not known.
 
     Args:
@@ -27,7 +27,7 @@ def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int,
     return rows, inner, columns
 
 
-def gemm(node: Node) -> None:
+def gemm(node: SampledNode) -> None:
     chance = node.chance
     a_turned = node.attr("transA", int(chance.happens(0.4)))
     b_turned = node.attr("transB", int(chance.happens(0.4)))
@@ -42,7 +42,7 @@ def gemm(node: Node) -> None:
         node.draw(2, chance.one_of(shapes))
 
 
-def matmul(node: Node) -> None:
+def matmul(node: SampledNode) -> None:
     chance = node.chance
     left, right = node.known(0), node.known(1)
     wish = node.shape if node.shape is not None and len(node.shape) >= 2 else None
@@ -68,7 +68,7 @@ def matmul(node: Node) -> None:
             node.draw(i, ())
 
 
-def einsum(node: Node) -> None:
+def einsum(node: SampledNode) -> None:
     chance = node.chance
     written = node.attr("equation", _equation(chance, node.count, node.shape))
     terms, _, result = written.partition("->")

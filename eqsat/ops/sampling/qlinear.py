@@ -8,14 +8,14 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected, Shape, broadcast
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 from eqsat.ops.sampling.products import gemm_sizes
 from eqsat.ops.sampling.windows import global_pool, pool
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.opset import attribute_types
 
 
-def _byte(node: Node, i: int) -> ir.DataType:
+def _byte(node: SampledNode, i: int) -> ir.DataType:
     """The element type of a quantized operand: the known one, otherwise one of the two."""
     if node.kind(i) == "known":
         return node.dtype(i)
@@ -23,14 +23,14 @@ def _byte(node: Node, i: int) -> ir.DataType:
     return wished if wished is not None and wished in BYTES else node.usual(BYTES)
 
 
-def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
+def _parameters(node: SampledNode, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
     """Draws a scale, and the zero point after it."""
     found = node.draw(scale, own, fill="scale", dtype=ir.DataType.FLOAT)
     if node.has(scale + 1):
         node.draw(scale + 1, found, dtype=dtype)
 
 
-def binary(node: Node) -> None:
+def binary(node: SampledNode) -> None:
     dtype = _byte(node, 0)
     left = node.draw(0, node.shape, dtype=dtype)
     node.draw(3, node.chance.partner(left), dtype=node.dtype(0))
@@ -38,7 +38,7 @@ def binary(node: Node) -> None:
         _parameters(node, scale, node.dtype(0))
 
 
-def where(node: Node) -> None:
+def where(node: SampledNode) -> None:
     dtype = _byte(node, 1)
     left = node.draw(1, node.shape, dtype=dtype)
     right = node.draw(4, node.chance.partner(left), dtype=node.dtype(1))
@@ -47,7 +47,7 @@ def where(node: Node) -> None:
         _parameters(node, scale, node.dtype(1))
 
 
-def concat(node: Node) -> None:
+def concat(node: SampledNode) -> None:
     chance = node.chance
     shape = node.known(2) or node.shape or chance.shape(chance.number(1, 4))
     dtype = _byte(node, 2)
@@ -64,7 +64,7 @@ def concat(node: Node) -> None:
     _parameters(node, 0, dtype)
 
 
-def average_pool(node: Node) -> None:
+def average_pool(node: SampledNode) -> None:
     shape = node.known(0) or node.shape
     rank = len(shape) - 2 if shape is not None and len(shape) >= 3 else 2
     node.attr("dilations", (1,) * rank)  # The float operator has the attribute, this one has not.
@@ -76,31 +76,31 @@ def average_pool(node: Node) -> None:
     _result(node)
 
 
-def global_average_pool(node: Node) -> None:
+def global_average_pool(node: SampledNode) -> None:
     global_pool(node)
     _result(node)
 
 
-def unary(node: Node) -> None:
+def unary(node: SampledNode) -> None:
     if "alpha" in attribute_types(node.op):
         node.real("alpha", 0.01, 0.5)
     node.draw(0, node.shape, dtype=_byte(node, 0))
     _result(node)
 
 
-def softmax(node: Node) -> None:
+def softmax(node: SampledNode) -> None:
     shape = node.draw(0, node.shape or node.chance.shape(least=1), dtype=_byte(node, 0))
     node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
     node.attr("opset", 13)
     _result(node)
 
 
-def _result(node: Node) -> None:
+def _result(node: SampledNode) -> None:
     for scale in (1, 3):
         _parameters(node, scale, node.dtype(0))
 
 
-def gemm(node: Node) -> None:
+def gemm(node: SampledNode) -> None:
     chance = node.chance
     a_turned, b_turned = (node.attr(name, int(chance.happens(0.4))) for name in ("transA", "transB"))
     if chance.happens(0.3):
@@ -118,7 +118,7 @@ def gemm(node: Node) -> None:
         _parameters(node, 7, dtype)
 
 
-def requantize(node: Node) -> None:
+def requantize(node: SampledNode) -> None:
     kinds = (*BYTES, ir.DataType.INT32)
     node.draw(0, node.shape, dtype=node.chance.one_of(kinds))
     own = node.dtype(0)

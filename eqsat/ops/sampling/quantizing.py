@@ -6,13 +6,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 from eqsat.ops.sampling.windows import convolution_shapes
 from eqsat.schema.dtypes import BYTES, FLOAT8
 from eqsat.schema.opset import MICROSOFT
 
 
-def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
+def _parameters(node: SampledNode, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
     chance = node.chance
     own: Shape = ()
     if shape and chance.happens(0.4):
@@ -29,7 +29,7 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
         node.draw(zero, found, dtype=dtype)
 
 
-def quantize(node: Node) -> None:
+def quantize(node: SampledNode) -> None:
     shape = node.draw(0, node.shape)
     wished = node.result()
     kinds = (*BYTES, *node.named)
@@ -41,7 +41,7 @@ def quantize(node: Node) -> None:
     _parameters(node, shape, 1, 2, dtype)
 
 
-def dequantize(node: Node) -> None:
+def dequantize(node: SampledNode) -> None:
     dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*BYTES, ir.DataType.INT32, *node.named))
     shape = node.draw(0, node.shape, dtype=dtype)
     if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
@@ -51,7 +51,7 @@ def dequantize(node: Node) -> None:
     _parameters(node, shape, 1, 2, node.dtype(0))
 
 
-def product(node: Node) -> None:
+def product(node: SampledNode) -> None:
     chance = node.chance
     rows, inner, columns = chance.number(1, 4), chance.number(1, 5), chance.number(1, 5)
     left = node.draw(0, (rows, inner))
@@ -62,7 +62,7 @@ def product(node: Node) -> None:
         node.draw(i, ())
 
 
-def convolution(node: Node) -> None:
+def convolution(node: SampledNode) -> None:
     outputs = convolution_shapes(node, 0, 3)
     node.draw(1, (), fill="scale")
     node.draw(2, ())

@@ -6,12 +6,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-def recurrent(node: Node) -> None:
+def recurrent(node: SampledNode) -> None:
     """Data, weights, recurrence, bias, lengths, first states, and the peepholes of LSTM."""
     chance, gates = node.chance, _GATES[node.op.name]
     directions = node.attr("direction", chance.one_of(("forward", "reverse", "bidirectional")))

@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Fill, Node
+from eqsat.ops.sampling.node import Fill, SampledNode
 
 
-def reduction(node: Node) -> None:
+def reduction(node: SampledNode) -> None:
     chance = node.chance
     fill: Fill = "positive" if node.op.name == "ReduceLogSum" else "any"
     keep = node.attr("keepdims", int(chance.happens(0.5)))
@@ -35,7 +35,7 @@ def reduction(node: Node) -> None:
         node.attr("noop_with_empty_axes", 1)
 
 
-def arg(node: Node) -> None:
+def arg(node: SampledNode) -> None:
     shape = node.draw(0, node.chance.shape(least=1))
     if not shape:
         raise Rejected("a scalar")
@@ -44,7 +44,7 @@ def arg(node: Node) -> None:
     node.attr("select_last_index", int(node.chance.happens(0.3)))
 
 
-def along(node: Node) -> None:
+def along(node: SampledNode) -> None:
     shape = node.draw(0, node.shape if node.shape is not None else node.chance.shape(least=1))
     if not shape:
         raise Rejected("a scalar")
@@ -54,7 +54,7 @@ def along(node: Node) -> None:
         node.attr("p", node.chance.number(1, 2))
 
 
-def cumulative(node: Node) -> None:
+def cumulative(node: SampledNode) -> None:
     shape = node.draw(0, node.shape if node.shape is not None else node.chance.shape(least=1))
     if not shape:
         raise Rejected("a scalar")

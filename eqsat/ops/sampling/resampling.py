@@ -6,14 +6,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric")
 _REGIONAL = "tf_crop_and_resize"
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def resize(node: Node) -> None:
+def resize(node: SampledNode) -> None:
     chance = node.chance
     shape = node.draw(0, node.shape or chance.shape(chance.number(2, 4)))
     mode = node.attr("mode", chance.weighted({"nearest": 0.4, "linear": 0.4, "cubic": 0.2}))

@@ -6,21 +6,21 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Rejected
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _INT64 = ir.DataType.INT64
 
 
-def _number(node: Node, i: int, value: int) -> None:
+def _number(node: SampledNode, i: int, value: int) -> None:
     node.draw(i, (), values=np.asarray(value, np.int64), dtype=_INT64)
 
 
-def window(node: Node) -> None:
+def window(node: SampledNode) -> None:
     node.attr("periodic", int(node.chance.happens(0.5)))
     _number(node, 0, node.chance.number(1, 8))
 
 
-def short_time_fourier(node: Node) -> None:
+def short_time_fourier(node: SampledNode) -> None:
     chance = node.chance
     shape = node.known(0)
     if shape is None:
@@ -36,7 +36,7 @@ def short_time_fourier(node: Node) -> None:
         _number(node, 3, length)
 
 
-def loss(node: Node) -> None:
+def loss(node: SampledNode) -> None:
     """Scores of classes in the second dimension, and for each of the others its class."""
     chance = node.chance
     shape = node.known(0)

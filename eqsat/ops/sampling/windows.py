@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.ops.sampling.chance import Rejected, Shape
-from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.node import SampledNode
 
 _MOST_PADDING = 2  # on one side of a dimension
 _ONE_STEP = 2 * _MOST_PADDING + 1
 
 
-def _spatial(node: Node) -> int:
+def _spatial(node: SampledNode) -> int:
     """Number of spatial dimensions."""
     for shape in (node.known(0), node.shape):
         if shape is not None and len(shape) >= 3:
@@ -25,7 +25,7 @@ def _spatial(node: Node) -> int:
 class _Window:
     """The attributes of a window, drawn."""
 
-    def __init__(self, node: Node, n: int, *, dilated: bool = True, whole: Sequence[int] | None = None) -> None:
+    def __init__(self, node: SampledNode, n: int, *, dilated: bool = True, whole: Sequence[int] | None = None) -> None:
         chance = node.chance
         self.n = n
         kernel = tuple(whole) if whole is not None else tuple(chance.number(1, 3) for _ in range(n))
@@ -60,11 +60,11 @@ class _Window:
         return max((output - 1) * self.strides[i] + extent - self.pads[i] - self.pads[i + self.n], 1)
 
 
-def _wished(node: Node, n: int) -> Shape | None:
+def _wished(node: SampledNode, n: int) -> Shape | None:
     return node.shape if node.shape is not None and len(node.shape) == n + 2 else None
 
 
-def convolution(node: Node) -> None:
+def convolution(node: SampledNode) -> None:
     outputs = convolution_shapes(node, 0, 1)
     if node.op.name == "Conv":
         if node.has(2):
@@ -75,7 +75,7 @@ def convolution(node: Node) -> None:
                 node.draw(i, ())
 
 
-def convolution_shapes(node: Node, data: int, weight: int) -> int:
+def convolution_shapes(node: SampledNode, data: int, weight: int) -> int:
     """Draws image, weight and attributes of a convolution; returns the number of output channels."""
     chance, n = node.chance, _spatial(node)
     window, wish = _Window(node, n), _wished(node, n)
@@ -102,7 +102,7 @@ def convolution_shapes(node: Node, data: int, weight: int) -> int:
     return outputs
 
 
-def convolution_output(node: Node, data: int, weight: int) -> Shape:
+def convolution_output(node: SampledNode, data: int, weight: int) -> Shape:
     """The shape of the result, once image, weight and attributes are drawn."""
     shape, kernel = node.known(data), node.known(weight)
     if shape is None or kernel is None:
@@ -120,7 +120,7 @@ def convolution_output(node: Node, data: int, weight: int) -> Shape:
     return (shape[0], kernel[0], *sizes)
 
 
-def transposed_convolution(node: Node) -> None:
+def transposed_convolution(node: SampledNode) -> None:
     chance, n = node.chance, _spatial(node)
     window, wish = _Window(node, n), _wished(node, n)
     shape = node.known(0)
@@ -136,7 +136,7 @@ def transposed_convolution(node: Node) -> None:
         node.draw(2, (outputs,))
 
 
-def pool(node: Node) -> None:
+def pool(node: SampledNode) -> None:
     chance, n = node.chance, _spatial(node)
     shape = node.known(0)
     wish = _wished(node, n)
@@ -161,7 +161,7 @@ def pool(node: Node) -> None:
     node.draw(0, (batch, channels, *(window.input(i, o) for i, o in enumerate(out))))
 
 
-def global_pool(node: Node) -> None:
+def global_pool(node: SampledNode) -> None:
     n = _spatial(node)
     if node.op.name == "GlobalLpPool":
         node.attr("p", node.chance.number(1, 3))

@@ -11,8 +11,8 @@ import pytest
 
 from eqsat.extract.effort import Effort
 from eqsat.extract.milp.branch_and_cut import Tree
-from eqsat.extract.milp.highs import Program, Rows
-from eqsat.extract.milp.search import Search
+from eqsat.extract.milp.highs import IntegerProgram, Rows
+from eqsat.extract.milp.search import ExtractionSearch
 from eqsat.extract.solve import solve
 from tests.extract.oracle import launch_problem, optimum
 
@@ -36,7 +36,7 @@ class Hidden:
         for row, least in zip(self.rows[:3], self.least, strict=False):
             shown.add(row, np.ones(len(row)), least, np.inf)
         ones = np.ones(COLUMNS)
-        self.program = Program(self.cost, np.zeros(COLUMNS), ones, ones.astype(bool), shown)
+        self.program = IntegerProgram(self.cost, np.zeros(COLUMNS), ones, ones.astype(bool), shown)
         self.best = float(self.cost.sum()) + 5.0
         self.bounds: list[float] = []
 
@@ -98,23 +98,23 @@ def test_bounds_hold_wherever_the_work_ends(work: float) -> None:
 
 def test_launches_are_settled_without_starting_over(monkeypatch: pytest.MonkeyPatch) -> None:
     trees, others = 0, 0
-    run, integer = Tree.run, Program.integer
+    run, integer = Tree.run, IntegerProgram.integer
 
     def watched(tree: Tree) -> float:
         nonlocal trees
         trees += 1
         return run(tree)
 
-    def counted(program: Program, *arguments: Any, **options: Any) -> object:
+    def counted(program: IntegerProgram, *arguments: Any, **options: Any) -> object:
         nonlocal others
         others += 1
         return integer(program, *arguments, **options)
 
     monkeypatch.setattr(Tree, "run", watched)
-    monkeypatch.setattr("eqsat.extract.milp.search.Program.integer", counted)
+    monkeypatch.setattr("eqsat.extract.milp.search.IntegerProgram.integer", counted)
     # Small problems are mostly closed before: here the tree has to find all rows.
-    monkeypatch.setattr(Search, "_cut", lambda *_: False)
-    monkeypatch.setattr(Search, "_cut_and_probe", lambda _: False)
+    monkeypatch.setattr(ExtractionSearch, "_cut", lambda *_: False)
+    monkeypatch.setattr(ExtractionSearch, "_cut_and_probe", lambda _: False)
     for seed in range(60):
         problem = launch_problem(seed)
         best = optimum(problem)

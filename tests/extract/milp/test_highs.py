@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from eqsat.extract.effort import Effort
-from eqsat.extract.milp.highs import LONG_LOOSE, Program, Rows
+from eqsat.extract.milp.highs import LONG_LOOSE, IntegerProgram, Rows
 
 
-def triangle() -> Program:
+def triangle() -> IntegerProgram:
     """At least two of three, by rows over pairs."""
     rows = Rows()
     rows.add_block(np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 2, 2, 0]), 1.0, 3, 1.0, np.inf)
-    return Program(np.array([1.0, 2.0, 3.0]), np.zeros(3), np.ones(3), np.ones(3, dtype=bool), rows)
+    return IntegerProgram(np.array([1.0, 2.0, 3.0]), np.zeros(3), np.ones(3), np.ones(3, dtype=bool), rows)
 
 
 def test_relaxation_and_integer_solutions_take_turns() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from eqsat.extract.milp.dominators import Facts, Option
+from eqsat.extract.milp.dominators import AndOrGraph, Derivation
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
 
 
-def facts(reads: list[str]) -> Facts:
+def facts(reads: list[str]) -> AndOrGraph:
     """A result, derived in two ways from a wide and a narrow fact, which are derived from nothing."""
-    graph = Facts()
+    graph = AndOrGraph()
     result, wide, narrow = (graph.add((column,)) for column in (0, 1, 2))
     number = {"wide": wide, "narrow": narrow}
-    graph.facts[result].options = [Option((column,), [number[name] for name in reads]) for column in (3, 4)]
-    graph.facts[wide].options = [Option((5,), []), Option((6,), [])]
-    graph.facts[narrow].options = [Option((7,), [])]
+    graph.facts[result].options = [Derivation((column,), [number[name] for name in reads]) for column in (3, 4)]
+    graph.facts[wide].options = [Derivation((5,), []), Derivation((6,), [])]
+    graph.facts[narrow].options = [Derivation((7,), [])]
     graph.always = [False] * 3
     return graph
 

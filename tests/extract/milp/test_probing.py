@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.models import SHARED
 from benchmarks.zoo import read
-from eqsat.extract.milp.search import Search as IntegerProgram
+from eqsat.extract.milp.search import ExtractionSearch as ExtractionSearch
 from eqsat.extract.solve import solve
 from eqsat.search import Search
 from tests.extract.oracle import cost, launch_problem, programs
@@ -19,13 +19,13 @@ from tests.extract.oracle import cost, launch_problem, programs
 @pytest.mark.parametrize("seed", [124, 1566, 1809])
 def test_a_zone_that_cannot_pay_is_dropped(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[bool] = []
-    probe = IntegerProgram._probe
+    probe = ExtractionSearch._probe
 
-    def watched(search: IntegerProgram) -> bool:
+    def watched(search: ExtractionSearch) -> bool:
         dropped.append(probe(search))
         return dropped[-1]
 
-    monkeypatch.setattr(IntegerProgram, "_probe", watched)
+    monkeypatch.setattr(ExtractionSearch, "_probe", watched)
     problem = launch_problem(seed)
     found = solve(problem, time_limit=600)
     assert any(dropped)
@@ -52,16 +52,16 @@ def test_programs_without_accelerators_are_left_out_once_they_are_known(
 ) -> None:
     """Whether one of them is the best or not, the best is found and the bound is one of all programs."""
     # Small problems are mostly closed before.
-    cut = IntegerProgram._cut
-    monkeypatch.setattr(IntegerProgram, "_cut", lambda search, *rounds: not rounds and cut(search))
+    cut = ExtractionSearch._cut
+    monkeypatch.setattr(ExtractionSearch, "_cut", lambda search, *rounds: not rounds and cut(search))
     known: list[float] = []
-    search_host_alone = IntegerProgram._search_host_alone
+    search_host_alone = ExtractionSearch._search_host_alone
 
-    def watched(search: IntegerProgram) -> None:
+    def watched(search: ExtractionSearch) -> None:
         search_host_alone(search)
         known.append(search.left_out)
 
-    monkeypatch.setattr(IntegerProgram, "_search_host_alone", watched)
+    monkeypatch.setattr(ExtractionSearch, "_search_host_alone", watched)
     is_host: list[bool] = []
     for seed in range(40):
         problem = launch_problem(seed)

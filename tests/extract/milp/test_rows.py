@@ -10,7 +10,7 @@ import pytest
 from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
-from eqsat.extract.milp.highs import Program, Rows
+from eqsat.extract.milp.highs import IntegerProgram, Rows
 from eqsat.extract.milp.implication_rows import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
@@ -74,7 +74,7 @@ def test_rows_hold_for_all_programs(seed: int) -> None:
         known.satisfy(acyclicity.unread_rows(range(known.problem.classes)))
         known.satisfy(known.joins.first_rows())
         graphs = [Implications(unplaced_facts(formulation)), Implications(placed_facts(formulation))]
-        program = Program(
+        program = IntegerProgram(
             formulation.cost / max(formulation.cost.max(), 1e-9),
             np.zeros(formulation.columns),
             formulation.upper,
@@ -182,7 +182,7 @@ def test_a_diamond_is_not_halved() -> None:
     halves[formulation.made[3]] = 1.0
     assert Implications(unplaced_facts(formulation)).rows(halves).count
     # Every program contains class 0, so that its row is there from the start.
-    program = Program(
+    program = IntegerProgram(
         formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
     )
     assert program.relaxation().value == pytest.approx(11.0)
@@ -207,7 +207,7 @@ def test_thirds_of_a_product_are_not_enough() -> None:
     dominators = Dominators(problem)
     formulation = Formulation(problem, dominators)
     implications = Implications(unplaced_facts(formulation))
-    program = Program(
+    program = IntegerProgram(
         formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
     )
     for _ in range(20):
@@ -238,7 +238,7 @@ def test_regions_that_wait_for_each_other_are_counted() -> None:
     )
     known = Known(problem)
     formulation = known.formulation
-    program = Program(
+    program = IntegerProgram(
         formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
     )
     program.add(known.joins.first_rows())

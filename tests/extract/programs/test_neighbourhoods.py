@@ -10,7 +10,7 @@ import pytest
 
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import Search
+from eqsat.extract.milp.search import ExtractionSearch
 from eqsat.extract.problem import Budget, Choice, Problem
 from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.greedy import greedy
@@ -79,12 +79,12 @@ def test_budgets_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_search_that_cannot_prove_anything_looks_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eqsat.extract.programs.neighbourhoods.SMALLEST", 50)
-    monkeypatch.setattr(Search, "_prove", lambda search: False)
+    monkeypatch.setattr(ExtractionSearch, "_prove", lambda search: False)
     problem, _ = residual_network(20)
     start = random_program(problem, 3)
     assert start is not None
     best = Incumbent(dict(start), program_cost(problem, start))
-    assert not Search(problem, best, Effort(10.0), 1e-6).run()
+    assert not ExtractionSearch(problem, best, Effort(10.0), 1e-6).run()
     assert best.choices is not None
     check(problem, best.choices)
     assert best.cost == program_cost(problem, best.choices) < 0.8 * program_cost(problem, start)

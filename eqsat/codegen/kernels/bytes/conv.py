@@ -21,7 +21,7 @@ from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
-from eqsat.codegen.kernels.bytes.gemm import Problem, write
+from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
 from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
@@ -266,7 +266,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
         Axis(y.shape[a], {"x0": steps[i] * at.strides[i]} | output_axes(task, epilogue, a))
         for i, a in enumerate(found.spatial)
     ]
-    problem = Problem(
+    problem = IntegerGemm(
         "x0",
         x.dtype == ir.DataType.INT8,
         "w0",

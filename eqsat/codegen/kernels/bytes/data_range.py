@@ -15,8 +15,8 @@ from eqsat.codegen.kernel import Family, Kernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
-from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
-from eqsat.codegen.program import FINDING, Node, Tensor
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
+from eqsat.codegen.program import FINDING, ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import is_free, magnitude, may_be_zero
 from eqsat.schema.types import OpKey
 
@@ -39,7 +39,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
     """Loops over the input in the order of its memory."""
     x = task.view(0)
     order = sorted(range(x.rank), key=lambda a: (-magnitude(x.strides[a]), a))
-    axes = merged([Axis(x.shape[a], {"x0": x.strides[a]}) for a in order]) or [Axis(1, {"x0": 1})]
+    axes = merged([SharedAxis(x.shape[a], {"x0": x.strides[a]}) for a in order]) or [SharedAxis(1, {"x0": 1})]
     *outer, inner = axes
     step, lanes = inner.steps["x0"], isa.lanes()
     found = passes(inner.size, lanes, _MANY) if not is_free(inner.size) else []
@@ -48,7 +48,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
     if not found:
         width = lanes * _MANY
         whole = inner.size // width
-        found = [Part(0, whole, width, tuple((k * lanes, lanes) for k in range(_MANY)))]
+        found = [VectorLoop(0, whole, width, tuple((k * lanes, lanes) for k in range(_MANY)))]
         rest = (whole * width, inner.size)
     parts = [
         (
@@ -77,17 +77,17 @@ FAMILY = register(Family("range of data", (RANGE,), accepts, generate))
 
 
 @spelled("DynamicQuantizeLinear")
-def _by_its_range(node: Node) -> list[Node] | None:
+def _by_its_range(node: ProgramNode) -> list[ProgramNode] | None:
     """Scale and zero point, and a quantization by them."""
     (x,) = node.inputs
-    if not isinstance(x, Tensor) or x.dtype != ir.DataType.FLOAT or any(map(may_be_zero, x.shape)):
+    if not isinstance(x, ProgramTensor) or x.dtype != ir.DataType.FLOAT or any(map(may_be_zero, x.shape)):
         return None
     y, scale, zero = (*node.outputs, None, None)[:3]
-    scale = scale or Tensor(f"{node.name}_scale", ir.DataType.FLOAT, ())
-    zero = zero or Tensor(f"{node.name}_zero", ir.DataType.UINT8, ())
-    made = [Node(node.name, RANGE, {}, [x], [scale, zero], ir.DataType.FLOAT)]
+    scale = scale or ProgramTensor(f"{node.name}_scale", ir.DataType.FLOAT, ())
+    zero = zero or ProgramTensor(f"{node.name}_zero", ir.DataType.UINT8, ())
+    made = [ProgramNode(node.name, RANGE, {}, [x], [scale, zero], ir.DataType.FLOAT)]
     if y is not None:
-        quantized = Node(node.name, _QUANTIZE, {}, [x, scale, zero], [y], ir.DataType.UINT8)
+        quantized = ProgramNode(node.name, _QUANTIZE, {}, [x, scale, zero], [y], ir.DataType.UINT8)
         chain = as_chain(quantized)
         if chain is None:
             return None

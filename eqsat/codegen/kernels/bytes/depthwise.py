@@ -49,7 +49,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class DepthwiseTile:
     """A tile of windows of one vector of channels, as the template wants it."""
 
     loops: list[tuple[str, int]]
@@ -174,7 +174,7 @@ class _Writer:
         whole = [n for n in range(most, 0, -1) if columns % n == 0]
         return whole[0] if 2 * whole[0] >= most else most
 
-    def _nest(self, first: int, live: int, count: int, column: int, windows: int, times: int) -> Nest:
+    def _nest(self, first: int, live: int, count: int, column: int, windows: int, times: int) -> DepthwiseTile:
         task, lanes, found = self.task, self.lanes, self.found
         channel = output_axes(task, self.epilogue, found.channel)
         rows, columns, batch = self._moves(0), self._moves(1), output_axes(task, self.epilogue, 0)
@@ -215,7 +215,7 @@ class _Writer:
             pointers.append((f"{constant}{self.types[name]} *restrict", name, moves + (f" + {fixed}" if fixed else "")))
         stores = self.epilogue.write([self._vector(m, live, columns) for m in range(windows)])
         part = live if live < lanes and self.x.slack < lanes else 0
-        return Nest(loops, pointers, windows, self._columns(windows), stores, part)
+        return DepthwiseTile(loops, pointers, windows, self._columns(windows), stores, part)
 
     def _columns(self, windows: int) -> list[Column]:
         found: dict[int, list[tuple[int, int]]] = {}

@@ -27,7 +27,7 @@ _WEIGHTS_IN_CACHE = 400 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class IntegerGemm:
     """An integer GEMM.
 
     Attributes:
@@ -79,7 +79,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class GemmNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
     loops: list[Loop]
@@ -96,7 +96,7 @@ Result = Callable[[str, Callable[[str], str], ByteEpilogue], Value]
 
 
 def write(
-    problem: Problem,
+    problem: IntegerGemm,
     epilogue: ByteEpilogue,
     result: Result,
     types: Mapping[str, str],
@@ -121,7 +121,7 @@ def write(
 
 class _Writer:
     def __init__(
-        self, problem: Problem, epilogue: ByteEpilogue, result: Result, types: Mapping[str, str], isa: Isa
+        self, problem: IntegerGemm, epilogue: ByteEpilogue, result: Result, types: Mapping[str, str], isa: Isa
     ) -> None:
         self.problem, self.epilogue, self.result, self.types, self.isa = problem, epilogue, result, types, isa
         self.lanes = isa.lanes()
@@ -183,7 +183,7 @@ class _Writer:
             whole = count if live >= wide else 1
             yield first + wide * (count - whole), wide, whole, min(live, wide)
 
-    def _nests(self, outer: list[Loop], first: int, wide: int, count: int, live: int) -> list[Nest]:
+    def _nests(self, outer: list[Loop], first: int, wide: int, count: int, live: int) -> list[GemmNest]:
         problem = self.problem
         small = typical(problem.panels * problem.panel_bytes) <= _WEIGHTS_IN_CACHE
         move = {problem.weights: self._weight(wide)}
@@ -223,7 +223,7 @@ class _Writer:
         channel: int,
         weights: list[int],
         live: int,
-    ) -> Nest:
+    ) -> GemmNest:
         problem, lanes = self.problem, self.lanes
         pointers = []
         for name in [problem.input, problem.weights, *self.by_channel, *self.results]:
@@ -266,7 +266,7 @@ class _Writer:
         pixels = [self.pixels.offset(problem.input, place) for place in tiles.places]
         size = len(pixels) * len(weights)
         unroll = 1 if typical(problem.run) < 8 else 4 if size < 8 else 2
-        return Nest(loops, pointers, pixels, weights, lanes, stores, unroll)
+        return GemmNest(loops, pointers, pixels, weights, lanes, stores, unroll)
 
     def _weight(self, channel: int) -> int:
         """Bytes from the first weight to those of a vector that begins with a channel."""

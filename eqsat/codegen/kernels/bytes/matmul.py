@@ -22,7 +22,7 @@ from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zero
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
-from eqsat.codegen.kernels.bytes.gemm import Problem, write
+from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
@@ -46,7 +46,7 @@ _Number = np.ndarray | int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class ProductOperations:
     """The operations beside the product itself.
 
     Attributes:
@@ -87,7 +87,7 @@ def _columns(value: np.ndarray, columns: int) -> np.ndarray:
     return np.array(np.broadcast_to(value.reshape(-1), (columns,)))
 
 
-def understood(task: Task) -> Product | None:
+def understood(task: Task) -> ProductOperations | None:
     """The problem of a task; None if these kernels cannot compute it."""
     zeros = _zeros(task) if _has_matrices(task) else None
     return None if zeros is None else _READERS[task.operator.name](task, *zeros)
@@ -115,12 +115,12 @@ def _zeros(task: Task) -> tuple[_Number, _Number] | None:
     return None if isinstance(b_zero, int) else (a_zero, b_zero)
 
 
-def _sums(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+def _sums(task: Task, a_zero: _Number, b_zero: _Number) -> ProductOperations | None:
     """``MatMulInteger``."""
-    return Product((False, False), a_zero, b_zero)
+    return ProductOperations((False, False), a_zero, b_zero)
 
 
-def _floats(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+def _floats(task: Task, a_zero: _Number, b_zero: _Number) -> ProductOperations | None:
     """``MatMulIntegerToFloat``."""
     columns = task.output.shape[-1]
     a_scale, b_scale = _number(task, 2), _number(task, 3, columns)
@@ -130,7 +130,7 @@ def _floats(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
     if addend is not None and addend.size not in (1, columns):
         return None
     scale = _columns(b_scale, columns) if isinstance(a_scale, int) else _columns(a_scale * b_scale, columns)
-    return Product(
+    return ProductOperations(
         (False, False),
         a_zero,
         b_zero,
@@ -140,7 +140,7 @@ def _floats(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
     )
 
 
-def _linear(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+def _linear(task: Task, a_zero: _Number, b_zero: _Number) -> ProductOperations | None:
     """``QLinearMatMul``."""
     numbers = _known_numbers(task, (1, 4, 6, 7))
     if numbers is None:
@@ -149,10 +149,10 @@ def _linear(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
     a_scale, b_scale, scale, zero = numbers
     factor = (a_scale.astype(f4) * b_scale.astype(f4) / scale.astype(f4)).astype(f4)
     columns = _columns(factor, task.output.shape[-1])
-    return Product((False, False), a_zero, b_zero, scale=columns, result_zero=int(zero))
+    return ProductOperations((False, False), a_zero, b_zero, scale=columns, result_zero=int(zero))
 
 
-def _gemm(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
+def _gemm(task: Task, a_zero: _Number, b_zero: _Number) -> ProductOperations | None:
     """``QGemm``."""
     columns = task.output.shape[-1]
     c = task.constant(6)
@@ -164,7 +164,7 @@ def _gemm(task: Task, a_zero: _Number, b_zero: _Number) -> Product | None:
     f4 = np.float32
     a_scale, b_scale, *result = numbers
     scale = (f4(task.attributes.get("alpha", 1.0)) * f4(a_scale) * b_scale).astype(f4)
-    return Product(
+    return ProductOperations(
         (bool(task.attributes.get("transA", 0)), bool(task.attributes.get("transB", 0))),
         a_zero,
         b_zero,
@@ -210,7 +210,7 @@ def wants(task: Task) -> Wants:
     return Wants(tuple(inputs), (Want(tuple(range(task.output.rank))),))
 
 
-def _folded(found: Product, b: np.ndarray):
+def _folded(found: ProductOperations, b: np.ndarray):
     matrix = b.reshape(b.shape[-2:])
     rows = matrix if found.transposed[1] else matrix.T
     assert isinstance(found.b_zero, np.ndarray)
@@ -295,7 +295,7 @@ class _Generator:
             return {left: strides[k]} | {name: s[k] for name, s in moves.items()}
 
         pixels = [Axis(self.y.shape[k], axis(k)) for k in (*self.shared, self.y.rank - 2)]
-        problem = Problem(
+        problem = IntegerGemm(
             left,
             self.x.dtype == ir.DataType.INT8,
             weights,

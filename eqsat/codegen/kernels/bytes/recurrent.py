@@ -16,7 +16,7 @@ from eqsat.codegen.kernel import Epilogue, Family, Kernel, Task
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
-from eqsat.codegen.kernels.bytes.gemm import Problem, write
+from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
 from eqsat.codegen.kernels.bytes.isa_names import TEMPLATE
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
@@ -134,7 +134,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         made = next(v for v in task.outputs if v is not None)
         epilogue = ByteEpilogue(Epilogue(ir.DataType.FLOAT), made.shape, made.rank - 1, isa, 0)
         epilogue.result = target
-        problem = Problem(
+        problem = IntegerGemm(
             "levels",
             False,
             weights,

@@ -18,7 +18,7 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.program import Program, ProgramNode, ProgramTensor
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import make_attrs
@@ -101,18 +101,18 @@ def look_up_bytes(program: Program) -> None:
     program.remove_dead()
 
 
-def _look_up(node: Node, producers: dict[Tensor, Node]) -> Node | None:
+def _look_up(node: ProgramNode, producers: dict[ProgramTensor, ProgramNode]) -> ProgramNode | None:
     """A chain that looks bytes up, for ``Gather(table, Cast(bytes))``; None for anything else."""
     if node.operator != _GATHER or node.steps:
         return None
     table, indices = node.inputs[0], node.inputs[1]
-    if not isinstance(table, np.ndarray) or table.ndim != 1 or not isinstance(indices, Tensor):
+    if not isinstance(table, np.ndarray) or table.ndim != 1 or not isinstance(indices, ProgramTensor):
         return None
     cast = producers.get(indices)
     if cast is None or not cast.is_chain or [s.operator for s in cast.steps] != [OpKey("", "Cast")]:
         return None
     x = cast.inputs[0]
-    if not isinstance(x, Tensor) or x.dtype not in BYTES or x.shape != node.output.shape:
+    if not isinstance(x, ProgramTensor) or x.dtype not in BYTES or x.shape != node.output.shape:
         return None
     if node.output.dtype not in BYTES or indices.dtype not in (ir.DataType.INT32, ir.DataType.INT64):
         return None
@@ -120,4 +120,4 @@ def _look_up(node: Node, producers: dict[Tensor, Node]) -> Node | None:
     if every.min() < -table.size or every.max() >= table.size:
         return None
     step = Step(TABLE, {"table": table[every]}, (0,), node.output.dtype)
-    return Node(node.name, IDENTITY, {}, [x], list(node.outputs), x.dtype, [], [step])
+    return ProgramNode(node.name, IDENTITY, {}, [x], list(node.outputs), x.dtype, [], [step])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.kernel_templates import Result, Template, Tensor
+from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
 from eqsat.schema.size_questions import is_free
 
 Places = Callable[[Sequence[str]], list[str]]
@@ -33,7 +33,7 @@ class Block:
 
     shape: tuple[int, ...]
     place: Places
-    source: Tensor | None = None
+    source: TemplateTensor | None = None
     index: Places = list
     value: str | None = None
     output: int = 0
@@ -41,7 +41,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AxisRun:
     """Consecutive places of an axis of the output.
 
     Attributes:
@@ -57,24 +57,24 @@ class Run:
     step: int = 1
 
 
-def runs(places: Sequence[int | None]) -> list[Run]:
+def runs(places: Sequence[int | None]) -> list[AxisRun]:
     """The fewest runs, from the left, that give each place of an output axis its place in the operand."""
-    found: list[Run] = []
+    found: list[AxisRun] = []
     for at, place in enumerate(places):
         last = found[-1] if found else None
         if last is not None and last.count and (place is None) == (last.source is None):
             if place is None or last.source is None:
-                found[-1] = Run(last.start, last.count + 1, None)
+                found[-1] = AxisRun(last.start, last.count + 1, None)
                 continue
             step = place - last.source if last.count == 1 else last.step
             if step in (-1, 0, 1) or last.count > 1:
                 if place == last.source + step * last.count:
-                    found[-1] = Run(last.start, last.count + 1, last.source, step)
+                    found[-1] = AxisRun(last.start, last.count + 1, last.source, step)
                     continue
             elif last.count == 1 and len(found) == 1:
-                found[-1] = Run(last.start, 2, last.source, step)
+                found[-1] = AxisRun(last.start, 2, last.source, step)
                 continue
-        found.append(Run(at, 1, place))
+        found.append(AxisRun(at, 1, place))
     return found
 
 
@@ -90,7 +90,7 @@ def affine(i: str, step: int, start: int) -> str:
     return scaled if start == 0 else f"{scaled} + {start}" if start > 0 else f"{scaled} - {-start}"
 
 
-def boxes(y: Result, source: Tensor, axes: Sequence[Sequence[Run]], fill: str = "0") -> list[Block]:
+def boxes(y: TemplateResult, source: TemplateTensor, axes: Sequence[Sequence[AxisRun]], fill: str = "0") -> list[Block]:
     """A block for each combination of runs; if one of them has no source, the block has a value."""
     made = []
     for combination in itertools.product(*axes):
@@ -98,10 +98,10 @@ def boxes(y: Result, source: Tensor, axes: Sequence[Sequence[Run]], fill: str = 
         if 0 in shape:
             continue
 
-        def place(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
+        def place(i: Sequence[str], combination: tuple[AxisRun, ...] = combination) -> list[str]:
             return [affine(k, 1, r.start) for k, r in zip(i, combination, strict=True)]
 
-        def index(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
+        def index(i: Sequence[str], combination: tuple[AxisRun, ...] = combination) -> list[str]:
             return [affine(k, r.step, r.source or 0) for k, r in zip(i, combination, strict=True)]
 
         empty = any(r.source is None for r in combination)
@@ -114,11 +114,11 @@ def filled(template: Template, blocks: Sequence[Block]) -> Kernel:
     return template.fill("loops/movement.c.jinja", blocks=blocks)
 
 
-def whole(y: Result, source: Tensor) -> Block:
+def whole(y: TemplateResult, source: TemplateTensor) -> Block:
     """The whole output from an operand of the same shape."""
     return Block(y.shape, list, source, list, output=y.number, order=y.order)
 
 
-def first(template: Template) -> tuple[Result, Tensor]:
+def first(template: Template) -> tuple[TemplateResult, TemplateTensor]:
     """Output and input 0."""
     return template.result(), template.operand(0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Template, Tensor, only
+from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
 from eqsat.ops.families.convolution import transposed_padding
@@ -21,13 +21,13 @@ WIDTH = 64
 
 def _convolution(
     template: Template,
-    source: Tensor,
-    weights: Tensor,
+    source: TemplateTensor,
+    weights: TemplateTensor,
     finish: Callable[[str], str],
     *,
     accumulator: str,
-    zeros: tuple[Tensor | None, Tensor | None] = (None, None),
-    added: Tensor | None = None,
+    zeros: tuple[TemplateTensor | None, TemplateTensor | None] = (None, None),
+    added: TemplateTensor | None = None,
     channels_last: bool = False,
 ) -> Kernel:
     """A convolution.

@@ -23,7 +23,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
-from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
+from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 
@@ -118,7 +118,7 @@ def einsum(task: Task) -> Kernel:
 
 
 @spelled("Einsum")
-def _in_pairs(node: Node) -> list[Node] | None:
+def _in_pairs(node: ProgramNode) -> list[ProgramNode] | None:
     """Sums, matrix products and transpositions; None for repeated labels, other types and free sizes."""
     operands = [x for x in node.inputs if x is not None]
     shapes = [x.shape for x in operands]
@@ -147,11 +147,11 @@ class _Writer:
         nodes: Those made so far.
     """
 
-    def __init__(self, node: Node, sizes: Mapping[str, int]) -> None:
-        self.node, self.sizes, self.nodes = node, sizes, list[Node]()
+    def __init__(self, node: ProgramNode, sizes: Mapping[str, int]) -> None:
+        self.node, self.sizes, self.nodes = node, sizes, list[ProgramNode]()
         self._tensors = 0
 
-    def written(self, terms: list[Term], result: Labels) -> list[Node]:
+    def written(self, terms: list[Term], result: Labels) -> list[ProgramNode]:
         """All nodes, of which the last one makes the result."""
         y = self.node.output
         if len(terms) == 1:
@@ -198,7 +198,7 @@ class _Writer:
         self._pair(left, right, kept, y)
         return y
 
-    def _summed(self, term: Term, kept: Labels, y: Tensor | None = None) -> Term:
+    def _summed(self, term: Term, kept: Labels, y: ProgramTensor | None = None) -> Term:
         """An operand without the labels that nothing else has."""
         x, labels = term
         axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
@@ -211,12 +211,12 @@ class _Writer:
         self._add("ReduceSum", attributes, [x, np.array(axes, np.int64)], y)
         return y, kept
 
-    def _transposition(self, x: Operand, labels: Labels, result: Labels) -> list[Node]:
+    def _transposition(self, x: Operand, labels: Labels, result: Labels) -> list[ProgramNode]:
         """The operand with its axes in another order."""
         self._add("Transpose", {"perm": _order(labels, result)}, [x], self.node.output)
         return self.nodes
 
-    def _pair(self, one: Term, other: Term, result: Labels, y: Tensor) -> None:
+    def _pair(self, one: Term, other: Term, result: Labels, y: ProgramTensor) -> None:
         """A matrix product, or a product element by element where no label is summed."""
         if any(label in other[1] and label not in result for label in one[1]):
             self._product([one[0], other[0]], one[1], other[1], result, y)
@@ -226,12 +226,14 @@ class _Writer:
             order = tuple(label for label in result if label in labels)
             shape = tuple(self.sizes[label] if label in labels else 1 for label in result)
             factors.append(self._ordered(x, labels, order, shape))
-        node = Node(self.node.name, OpKey("", "Mul"), {}, factors, [y], y.dtype)
+        node = ProgramNode(self.node.name, OpKey("", "Mul"), {}, factors, [y], y.dtype)
         chain = as_chain(node)
         assert chain is not None
         self.nodes.append(chain)
 
-    def _product(self, operands: Sequence[Operand], left: Labels, right: Labels, result: Labels, y: Tensor) -> None:
+    def _product(
+        self, operands: Sequence[Operand], left: Labels, right: Labels, result: Labels, y: ProgramTensor
+    ) -> None:
         """``[batch, rows, summed] x [batch, summed, columns]``, then the order of the result."""
         batch = tuple(label for label in result if label in left and label in right)
         summed = tuple(label for label in left if label in right and label not in result)
@@ -251,7 +253,7 @@ class _Writer:
             full = self._reshaped(last, tuple(self.sizes[k] for k in ordered))
             self._add("Transpose", {"perm": _order(ordered, result)}, [full], y)
         elif last is not y:
-            self.nodes.append(Node(self.node.name, RESHAPE, {}, [last], [y], y.dtype))
+            self.nodes.append(ProgramNode(self.node.name, RESHAPE, {}, [last], [y], y.dtype))
 
     def _matrix(self, x: Operand, labels: Labels, parts: tuple[Labels, Labels, Labels]) -> Operand:
         """An operand with its batch axes first, and one axis for each of the other parts."""
@@ -269,22 +271,22 @@ class _Writer:
             x = moved
         return self._reshaped(x, shape)
 
-    def _reshaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def _reshaped(self, x: ProgramTensor, shape: tuple[int, ...]) -> ProgramTensor:
         if x.shape == shape:
             return x
         y = self._tensor(shape)
-        self.nodes.append(Node(self.node.name, RESHAPE, {}, [x], [y], y.dtype))
+        self.nodes.append(ProgramNode(self.node.name, RESHAPE, {}, [x], [y], y.dtype))
         return y
 
     def _length(self, labels: Labels) -> int:
         return math.prod(self.sizes[k] for k in labels)
 
-    def _tensor(self, shape: tuple[int, ...]) -> Tensor:
+    def _tensor(self, shape: tuple[int, ...]) -> ProgramTensor:
         self._tensors += 1
-        return Tensor(f"{self.node.output.name}_{self._tensors}", self.node.dtype, shape)
+        return ProgramTensor(f"{self.node.output.name}_{self._tensors}", self.node.dtype, shape)
 
-    def _add(self, operator: str, attributes: Mapping[str, Any], inputs: Sequence[Operand], y: Tensor) -> None:
-        self.nodes.append(Node(self.node.name, OpKey("", operator), attributes, [*inputs], [y], y.dtype))
+    def _add(self, operator: str, attributes: Mapping[str, Any], inputs: Sequence[Operand], y: ProgramTensor) -> None:
+        self.nodes.append(ProgramNode(self.node.name, OpKey("", operator), attributes, [*inputs], [y], y.dtype))
 
 
 def _in_others(label: str, terms: Sequence[Term], but: tuple[int, ...]) -> bool:

@@ -19,7 +19,7 @@ from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, d
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
-from eqsat.codegen.program import IDENTITY, Node, Tensor
+from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey
 
@@ -104,21 +104,26 @@ def elementwise(task: Task) -> Kernel:
 
 
 @spelled("CastLike")
-def _cast_like(node: Node) -> list[Node]:
+def _cast_like(node: ProgramNode) -> list[ProgramNode]:
     """A ``Cast``, which does not read the operand whose type it takes."""
     attributes: dict[str, Any] = {"to": int(node.output.dtype), "saturate": node.attributes.get("saturate", 1)}
     if node.attributes.get("round_mode") is not None:
         attributes["round_mode"] = node.attributes["round_mode"]
-    cast = Node(node.name, OpKey("", "Cast"), attributes, node.inputs[:1], list(node.outputs), node.dtype)
+    cast = ProgramNode(node.name, OpKey("", "Cast"), attributes, node.inputs[:1], list(node.outputs), node.dtype)
     return [as_chain(cast) or cast]
 
 
 @spelled("Pow")
-def _power(node: Node) -> list[Node]:
+def _power(node: ProgramNode) -> list[ProgramNode]:
     """A usual exponent as products or a reciprocal; another one in the type of the base."""
     x, exponent = node.inputs
     plain = [as_chain(node) or node]
-    if not isinstance(exponent, np.ndarray) or exponent.size == 0 or not isinstance(x, Tensor) or x.dtype not in FLOATS:
+    if (
+        not isinstance(exponent, np.ndarray)
+        or exponent.size == 0
+        or not isinstance(x, ProgramTensor)
+        or x.dtype not in FLOATS
+    ):
         return plain
     first = float(exponent.ravel()[0])
     wide, same_type = x.dtype not in HALVES, exponent.dtype == x.dtype.numpy()
@@ -126,7 +131,7 @@ def _power(node: Node) -> list[Node]:
     if (wide or first == 2) and _is_like(x, node.output) and bool((exponent == first).all()):
         steps = [Step(operator, {}, inputs, x.dtype) for operator, inputs in _POWERS.get(first, ())]
         if steps:
-            return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], steps)]
+            return [ProgramNode(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], steps)]
     if wide and not same_type:
         same = exponent.astype(x.dtype.numpy())
         if bool((same.astype(exponent.dtype) == exponent).all()):
@@ -135,5 +140,5 @@ def _power(node: Node) -> list[Node]:
     return plain
 
 
-def _is_like(x: Tensor, y: Tensor) -> bool:
+def _is_like(x: ProgramTensor, y: ProgramTensor) -> bool:
     return x.shape == y.shape and x.dtype == y.dtype

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, dense_strides
-from eqsat.codegen.kernel_templates import Template, Tensor, along
+from eqsat.codegen.kernel_templates import Template, TemplateTensor, along
 from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.ops.windows import integers
@@ -45,7 +45,7 @@ def gather(task: Task) -> Kernel:
     )
 
 
-def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
+def _by_element(x: TemplateTensor, where: TemplateTensor, axis: int) -> dict[str, Any]:
     """For the templates: an index for each element, whose position in the other axes is that of the index."""
     return {
         "depth": 1,
@@ -55,7 +55,7 @@ def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
     }
 
 
-def _by_tuple(x: Tensor, where: Tensor, batch: int = 0) -> dict[str, Any]:
+def _by_tuple(x: TemplateTensor, where: TemplateTensor, batch: int = 0) -> dict[str, Any]:
     """For the templates: a tuple of indices for each slice, after common axes."""
     depth, lead = where.shape[-1], where.rank - 1
     return {

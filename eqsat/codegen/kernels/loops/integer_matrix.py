@@ -10,7 +10,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Template, Tensor, only
+from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.products import (
     Finish,
@@ -50,7 +50,7 @@ def qlinear_matmul(task: Task) -> Kernel:
     return product(template, p, "uint32_t", y.c, finish, (template.x[2], template.x[5]))
 
 
-def _to_float(p: Product, a_scale: str, b_scale: Tensor, bias: Tensor | None) -> Finish:
+def _to_float(p: Product, a_scale: str, b_scale: TemplateTensor, bias: TemplateTensor | None) -> Finish:
     columns = along_columns(b_scale, p)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:

@@ -10,7 +10,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Template, Tensor
+from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
 from eqsat.codegen.kernels.loops.products import (
@@ -52,7 +52,7 @@ def fused_matmul(task: Task) -> Kernel:
     return plain(template, stacked(left, right, y), y, scale)
 
 
-def _arranged(x: Tensor, transpose: bool, batch: bool) -> Tensor:
+def _arranged(x: TemplateTensor, transpose: bool, batch: bool) -> TemplateTensor:
     axes = list(range(x.rank))
     if batch:
         axes = [*axes[1:-1], 0, axes[-1]]

@@ -12,10 +12,10 @@ from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.expression_table import Argument
 from eqsat.codegen.expressions.qlinear import quantized
 from eqsat.codegen.kernel import Kernel, Step, Task
-from eqsat.codegen.kernel_templates import Result, Template, Tensor, only
-from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled, first, runs, whole
+from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor, only
+from eqsat.codegen.kernels.loops.blocks import AxisRun, Block, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
-from eqsat.codegen.program import IDENTITY, Node, Operand
+from eqsat.codegen.program import IDENTITY, Operand, ProgramNode
 from eqsat.codegen.shape_arithmetic import slice_start
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free
@@ -69,7 +69,7 @@ def tile(task: Task) -> Kernel:
     return filled(template, [Block(shape, place, x, lambda i: list(i[rank:]))])
 
 
-def slice_places(task: Task) -> list[list[Run]] | None:
+def slice_places(task: Task) -> list[list[AxisRun]] | None:
     """Runs of ``Slice``; None unless its bounds are constants."""
     given = [ints(task.constant(i)) for i in range(1, 5)]
     if any(task.has(i) and given[i - 1] is None for i in range(1, 5)):
@@ -77,14 +77,14 @@ def slice_places(task: Task) -> list[list[Run]] | None:
     starts, ends, axes, steps = given
     assert starts is not None and ends is not None
     shape = shape_of(task, 0)
-    kept = [Run(0, n, 0) for n in shape]
+    kept = [AxisRun(0, n, 0) for n in shape]
     along = range(len(starts)) if axes is None else axes
     for start, end, axis, step in zip(starts, ends, along, steps or (1,) * len(starts), strict=True):
         if any_free((start, end, shape[axis])):
-            kept[axis] = Run(0, task.output.shape[axis], slice_start(start, step, shape[axis]), step)
+            kept[axis] = AxisRun(0, task.output.shape[axis], slice_start(start, step, shape[axis]), step)
         else:
             at = taken(start, end, step, shape[axis])
-            kept[axis] = Run(0, len(at), at[0] if at else 0, step if len(at) > 1 else 1)
+            kept[axis] = AxisRun(0, len(at), at[0] if at else 0, step if len(at) > 1 else 1)
     return [[run] for run in kept]
 
 
@@ -111,7 +111,7 @@ def split(task: Task) -> Kernel:
         at += sizes[number] if sizes is not None else each
         if y is None:
             continue
-        rows = [[Run(0, n, start if a == axis else 0)] for a, n in enumerate(y.shape)]
+        rows = [[AxisRun(0, n, start if a == axis else 0)] for a, n in enumerate(y.shape)]
         blocks += boxes(y, x, rows)
     return filled(template, blocks)
 
@@ -131,14 +131,14 @@ def concat(task: Task) -> Kernel:
     return filled(template, blocks)
 
 
-def _piece(y: Result, x: Tensor, axis: int, at: int) -> Block:
+def _piece(y: TemplateResult, x: TemplateTensor, axis: int, at: int) -> Block:
     def place(i: Sequence[str]) -> list[str]:
         return [affine(k, 1, at) if a == axis else k for a, k in enumerate(i)]
 
     return Block(x.shape, place, x, order=y.order)
 
 
-def _pad_places(task: Task) -> list[list[Run]] | None:
+def _pad_places(task: Task) -> list[list[AxisRun]] | None:
     """For each axis the sources of its places; None unless the widths are constants."""
     widths = ints(task.constant(1))
     axes = ints(task.constant(3)) if task.has(3) else tuple(range(len(shape_of(task, 0))))
@@ -146,7 +146,7 @@ def _pad_places(task: Task) -> list[list[Run]] | None:
         return None
     shape = shape_of(task, 0)
     mode = task.attributes.get("mode", "constant")
-    places = [[Run(0, n, 0)] if n else [] for n in shape]
+    places = [[AxisRun(0, n, 0)] if n else [] for n in shape]
     for k, axis in enumerate(axes):
         n = shape[axis]
         before, after = widths[k], widths[k + len(axes)]
@@ -163,14 +163,14 @@ def _pad_places(task: Task) -> list[list[Run]] | None:
     return places
 
 
-def _free_pad(n: int, before: int, after: int, mode: str) -> list[Run]:
+def _free_pad(n: int, before: int, after: int, mode: str) -> list[AxisRun]:
     """The runs of an axis of a free size."""
     if before < 0 or after < 0:
         raise Undecided("a negative pad of a free size")
     first: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (0, 0), "reflect": (before, -1)}
     last: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (n - 1, 0), "reflect": (n - 2, -1)}
     first["wrap"], last["wrap"] = (n - before, 1), (0, 1)
-    found = [Run(0, before, *first[mode]), Run(before, n, 0), Run(before + n, after, *last[mode])]
+    found = [AxisRun(0, before, *first[mode]), AxisRun(before, n, 0), AxisRun(before + n, after, *last[mode])]
     return [run for run in found if run.count != 0]
 
 
@@ -203,7 +203,7 @@ def center_crop_pad(task: Task) -> Kernel:
     rows = []
     for have, wanted in zip(x.shape, y.shape, strict=True):
         if wanted < have:
-            rows.append([Run(0, wanted, (have - wanted) // 2)])
+            rows.append([AxisRun(0, wanted, (have - wanted) // 2)])
         else:
             start = (wanted - have) // 2
             rows.append(runs([*[None] * start, *range(have), *[None] * (wanted - have - start)]))
@@ -267,36 +267,36 @@ def qlinear_concat(task: Task) -> Kernel:
     return template.fill("loops/qlinear_concat.c.jinja", pieces=pieces, axis=axis)
 
 
-def _single(operand: Tensor | None) -> Argument | None:
+def _single(operand: TemplateTensor | None) -> Argument | None:
     return None if operand is None else Argument(only(operand), operand.dtype)
 
 
 @spelled("QLinearConcat", domain=MICROSOFT)
-def _spelled_concat(node: Node) -> list[Node] | None:
+def _spelled_concat(node: ProgramNode) -> list[ProgramNode] | None:
     """Chains that convert operands to the result's parameters, and a ``Concat``; None if these are not all known."""
     y_scale, y_zero, *rest = node.inputs
     numbers = [y_scale, y_zero, *rest[1::3], *rest[2::3]]
     if any(not isinstance(n, np.ndarray) or n.size != 1 for n in numbers):
         return None
-    made: list[Node] = []
+    made: list[ProgramNode] = []
     parts: list[Operand | None] = []
     for k, (x, scale, zero) in enumerate(zip(rest[::3], rest[1::3], rest[2::3], strict=True)):
         assert isinstance(scale, np.ndarray) and isinstance(zero, np.ndarray)
         assert isinstance(y_scale, np.ndarray) and isinstance(y_zero, np.ndarray)
-        if not isinstance(x, program.Tensor):
+        if not isinstance(x, program.ProgramTensor):
             return None
         if float(scale.reshape(())) == float(y_scale.reshape(())) and int(zero.reshape(())) == int(y_zero.reshape(())):
             parts.append(x)
             continue
-        converted = program.Tensor(f"{node.output.name}_{k}", x.dtype, x.shape)
+        converted = program.ProgramTensor(f"{node.output.name}_{k}", x.dtype, x.shape)
         steps = [
             Step(OpKey("", "DequantizeLinear"), {"axis": 1, "block_size": 0}, (0, 1, 2), ir.DataType.FLOAT),
             Step(OpKey("", "QuantizeLinear"), {"axis": 1, "block_size": 0, "saturate": 1}, (5, 3, 4), x.dtype),
         ]
         operands: list[Operand] = [v.reshape(()) for v in (scale, zero, y_scale, y_zero)]
-        made.append(Node(f"{node.name}_{k}", IDENTITY, {}, [x], [converted], x.dtype, operands, steps))
+        made.append(ProgramNode(f"{node.name}_{k}", IDENTITY, {}, [x], [converted], x.dtype, operands, steps))
         parts.append(converted)
-    concat = Node(
+    concat = ProgramNode(
         node.name, OpKey("", "Concat"), {"axis": node.attributes["axis"]}, parts, list(node.outputs), node.dtype
     )
     return [*made, concat]

@@ -12,11 +12,10 @@ from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Step, Task
-from eqsat.codegen.kernel_templates import Template, Tensor
+from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
-from eqsat.codegen.program import IDENTITY, Node
-from eqsat.codegen.program import Tensor as Operand
+from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
 from eqsat.schema.types import OpKey
 
 Index = Sequence[str]
@@ -87,11 +86,11 @@ def _standardized(
     )
 
 
-def _loaded(x: Tensor) -> Callable[[Index], str]:
+def _loaded(x: TemplateTensor) -> Callable[[Index], str]:
     return lambda at: x.load(*at)
 
 
-def _affine(scale: Tensor, bias: Tensor | None = None) -> Callable[[str, Index], str]:
+def _affine(scale: TemplateTensor, bias: TemplateTensor | None = None) -> Callable[[str, Index], str]:
     """Scale and bias, both as seen from the elements' indices."""
 
     def scaled(v: str, at: Index) -> str:
@@ -255,10 +254,10 @@ def skip_rms_normalization(task: Task) -> Kernel:
 
 
 @spelled("BatchNormalization")
-def _batch_normalization(node: Node) -> list[Node] | None:
+def _batch_normalization(node: ProgramNode) -> list[ProgramNode] | None:
     """With known statistics ``x * k + (bias - mean * k)``, as inference runs it."""
     x, *parameters = node.inputs
-    if node.attributes.get("training_mode") or any(node.outputs[1:]) or not isinstance(x, Operand):
+    if node.attributes.get("training_mode") or any(node.outputs[1:]) or not isinstance(x, ProgramTensor):
         return None
     if not all(isinstance(p, np.ndarray) for p in parameters) or x.dtype not in _REAL:
         return None
@@ -272,4 +271,4 @@ def _batch_normalization(node: Node) -> list[Node] | None:
         Step(OpKey("", "Mul"), {}, (0, 1), x.dtype),
         Step(OpKey("", "Add"), {}, (3, 2), x.dtype),
     ]
-    return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [factor, offset], steps)]
+    return [ProgramNode(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [factor, offset], steps)]

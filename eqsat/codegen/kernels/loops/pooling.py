@@ -12,14 +12,14 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Template, Tensor, only
+from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.dimension import as_divisor
 from eqsat.schema.dtypes import BYTES
 
 
-def _source(template: Template) -> Tensor:
+def _source(template: Template) -> TemplateTensor:
     x = template.operand(0)
     if template.task.attributes.get("channels_last"):
         return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
@@ -36,7 +36,7 @@ def _whole(spatial: Sequence[int]) -> Windows:
     return Windows(tuple(spatial), ones, ones, zeros, zeros, ones)
 
 
-def _windows(task: Task, source: Tensor) -> Windows:
+def _windows(task: Task, source: TemplateTensor) -> Windows:
     """The windows that the attributes specify, or one over everything for the global operators, which have none."""
     if task.operator.name.startswith(("Global", "QLinearGlobal")):
         return _whole(source.shape[2:])
@@ -77,7 +77,7 @@ def max_pool(task: Task) -> Kernel:
 
 def _sums(
     template: Template,
-    source: Tensor,
+    source: TemplateTensor,
     at: Windows,
     c: str,
     term: str,

@@ -17,7 +17,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish as finish_names
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.kernel_templates import Result, Template, Tensor
+from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
 from eqsat.schema.size_questions import any_free, is_free
 
 WIDTH = 64
@@ -38,8 +38,8 @@ class Product:
         place: Index of the result from that of the batch, row and column.
     """
 
-    left: Tensor
-    right: Tensor
+    left: TemplateTensor
+    right: TemplateTensor
     batch: tuple[int, ...]
     place: Callable[[Sequence[str], str, str], list[str]]
 
@@ -49,7 +49,7 @@ class Product:
         return self.left.shape[-2], self.left.shape[-1], self.right.shape[-1]
 
 
-def stacked(left: Tensor, right: Tensor, y: Result) -> Product:
+def stacked(left: TemplateTensor, right: TemplateTensor, y: TemplateResult) -> Product:
     """Operands with numpy's rules for vectors and batches."""
     row, column = left.rank == 1, right.rank == 1
     if row:
@@ -66,7 +66,7 @@ def stacked(left: Tensor, right: Tensor, y: Result) -> Product:
     return Product(a, b, batch, place)
 
 
-def matrices(template: Template, first: int, second: int) -> tuple[Tensor, Tensor, Result]:
+def matrices(template: Template, first: int, second: int) -> tuple[TemplateTensor, TemplateTensor, TemplateResult]:
     """Both operands by their numbers, and the result."""
     left, right = template.operands(first, second)
     return left, right, template.result()
@@ -78,10 +78,10 @@ def product(
     accumulator: str,
     result: str,
     finish: Finish,
-    zeros: tuple[Tensor | None, Tensor | None] = (None, None),
+    zeros: tuple[TemplateTensor | None, TemplateTensor | None] = (None, None),
     *,
     replaced: Finish | None = None,
-    source: Tensor | None = None,
+    source: TemplateTensor | None = None,
 ) -> Kernel:
     """The kernel of a product.
 
@@ -159,14 +159,14 @@ def product_of_doubles(template: Template, p: Product, finish: Finish, isa: Isa)
     return replace(made, body=body, helpers=(*made.helpers, *helpers))
 
 
-def along_rows(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
+def along_rows(v: TemplateTensor, p: Product) -> Callable[[Sequence[str], str], str]:
     """Elements of a parameter of the left operand: one for all, or one for each row."""
     shaped = v.split(0, (v.shape[0], 1)) if v.rank == 1 and v.size > 1 else v
     spread = shaped.broadcast((*p.batch, p.sizes[0], 1)) if v.size > 1 else v.vector(0, len(p.batch) + 2)
     return lambda b, row: spread.load(*b, row, 0)
 
 
-def along_columns(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
+def along_columns(v: TemplateTensor, p: Product) -> Callable[[Sequence[str], str], str]:
     """Elements of a parameter of the right operand: one for all, or one for each column."""
     spread = v.broadcast((*p.batch, 1, p.sizes[2])) if v.size > 1 else v.vector(0, len(p.batch) + 2)
     return lambda b, column: spread.load(*b, 0, column)
@@ -179,5 +179,5 @@ def accumulator_of(dtype: ir.DataType) -> str:
     return "uint64_t" if c_types.size(dtype) == 8 else "uint32_t"
 
 
-def plain(template: Template, p: Product, y: Result, scale: str = "") -> Kernel:
+def plain(template: Template, p: Product, y: TemplateResult, scale: str = "") -> Kernel:
     return product(template, p, accumulator_of(y.value_dtype), y.c, lambda b, m, n: f"({y.c})sums[n]{scale}")

@@ -16,10 +16,10 @@ from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.expression_table import Argument, Expression, scalar
 from eqsat.codegen.expressions.quantization import limits
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Template, Tensor, only
+from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
-from eqsat.codegen.program import RESHAPE, Node, Operand
+from eqsat.codegen.program import RESHAPE, Operand, ProgramNode
 from eqsat.schema.dtypes import BYTES
 
 _LETTERS = "abcde"
@@ -38,7 +38,7 @@ def _accepts(task: Task) -> bool:
     return len(task.inputs) <= len(_LETTERS) and task.outputs[0] is not None and _expression(task) is not None
 
 
-def _parameter(v: Tensor, i: Sequence[str], axis: int, block: int) -> str:
+def _parameter(v: TemplateTensor, i: Sequence[str], axis: int, block: int) -> str:
     """Element of a scale or zero point: one for all, one for each index of the axis, or one per block."""
     if v.size == 1:
         return only(v)
@@ -107,12 +107,12 @@ def qlinear_softmax(task: Task) -> Kernel:
 @spelled("QuantizeLinear", "DequantizeLinear")
 @spelled("QuantizeLinear", "DequantizeLinear", domain=MICROSOFT)
 @spelled("Requantize", domain="eqsat")
-def _quantization(node: Node) -> list[Node] | None:
+def _quantization(node: ProgramNode) -> list[ProgramNode] | None:
     """Scale and zero point of one axis are shaped as operands that broadcast."""
     x, scale, *rest = node.inputs
     if x is None or scale is None or node.attributes.get("block_size"):
         return None
-    made: list[Node] = []
+    made: list[ProgramNode] = []
     rank = len(x.shape)
     operands: list[Operand | None] = [scale, *rest]
     if len(scale.shape) == 1 and rank > 0:
@@ -121,13 +121,15 @@ def _quantization(node: Node) -> list[Node] | None:
             if v is not None and len(v.shape) == 1:
                 shape = tuple(v.shape[0] if a == axis else 1 for a in range(rank))
                 operands[k] = _shaped(node.name, v, shape, made)
-    chain = as_chain(Node(node.name, node.operator, node.attributes, [x, *operands], list(node.outputs), node.dtype))
+    chain = as_chain(
+        ProgramNode(node.name, node.operator, node.attributes, [x, *operands], list(node.outputs), node.dtype)
+    )
     return [*made, chain] if chain is not None else None
 
 
-def _shaped(name: str, x: Operand, shape: tuple[int, ...], made: list[Node]) -> Operand:
+def _shaped(name: str, x: Operand, shape: tuple[int, ...], made: list[ProgramNode]) -> Operand:
     if isinstance(x, np.ndarray):
         return x.reshape(shape)
-    out = program.Tensor(f"{x.name}_shaped", x.dtype, shape)
-    made.append(Node(name, RESHAPE, {}, [x], [out], x.dtype))
+    out = program.ProgramTensor(f"{x.name}_shaped", x.dtype, shape)
+    made.append(ProgramNode(name, RESHAPE, {}, [x], [out], x.dtype))
     return out

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, View
-from eqsat.codegen.kernel_templates import Template, Tensor
+from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.families.resize import Plan, axis_taps, resize_plan
@@ -36,11 +36,11 @@ class InterpolatedAxis:
 
     axis: int
     taps: int | str
-    index: Table
-    weights: Table
+    index: TemplateArray
+    weights: TemplateArray
 
 
-class Table(Protocol):
+class TemplateArray(Protocol):
     """An array that templates read."""
 
     def load(self, *index: str) -> str:
@@ -178,11 +178,11 @@ class _Tables:
     """
 
     axes: list[InterpolatedAxis] = field(default_factory=list)
-    nearest: dict[int, Table] = field(default_factory=dict)
-    outside: dict[int, Table] = field(default_factory=dict)
+    nearest: dict[int, TemplateArray] = field(default_factory=dict)
+    outside: dict[int, TemplateArray] = field(default_factory=dict)
 
 
-def _constant_tables(template: Template, x: Tensor, plan: Plan, work: ir.DataType) -> _Tables:
+def _constant_tables(template: Template, x: TemplateTensor, plan: Plan, work: ir.DataType) -> _Tables:
     made = _Tables()
     # The last axis that is resized is the outermost sum.
     for p in reversed(plan.axes):

@@ -14,11 +14,10 @@ from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernel_templates import Result, Template
+from eqsat.codegen.kernel_templates import Template, TemplateResult
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
-from eqsat.codegen.program import Node
-from eqsat.codegen.program import Tensor as Operand
+from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
@@ -66,7 +65,7 @@ _ALONG, _ACROSS = 1024, 4
 """Lines that are summed together: neighbours in memory, in vectors; others, as each waits for its own last sum."""
 
 
-def _together(y: Result, axis: int) -> tuple[int | None, int]:
+def _together(y: TemplateResult, axis: int) -> tuple[int | None, int]:
     """The axis whose lines are summed together, None if there is one line, and how many at once."""
     order = [a for a in y.order if y.shape[a] != 1 or a == axis]
     others = [a for a in order if a != axis]
@@ -113,19 +112,21 @@ def softmax(task: Task) -> Kernel:
 
 
 @spelled("Hardmax")
-def _hardmax(node: Node) -> list[Node] | None:
+def _hardmax(node: ProgramNode) -> list[ProgramNode] | None:
     """The class of each line, then its vector, as both have kernels of their own."""
     x, y = node.inputs[0], node.output
-    if not isinstance(x, Operand) or any_free(x.shape) or 0 in x.shape:
+    if not isinstance(x, ProgramTensor) or any_free(x.shape) or 0 in x.shape:
         return None
     axis = node.attributes["axis"] % len(x.shape)
     lines = tuple(n for a, n in enumerate(x.shape) if a != axis)
-    place = Operand(f"{y.name}_place", ir.DataType.INT64, lines)
+    place = ProgramTensor(f"{y.name}_place", ir.DataType.INT64, lines)
     found = {"axis": axis, "keepdims": 0, "select_last_index": 0}
     values = np.array([0, 1], y.dtype.numpy())
     return [
-        Node(f"{node.name}_place", OpKey("", "ArgMax"), found, [x], [place], x.dtype),
-        Node(node.name, OpKey("", "OneHot"), {"axis": axis}, [place, np.array(x.shape[axis]), values], [y], y.dtype),
+        ProgramNode(f"{node.name}_place", OpKey("", "ArgMax"), found, [x], [place], x.dtype),
+        ProgramNode(
+            node.name, OpKey("", "OneHot"), {"axis": axis}, [place, np.array(x.shape[axis]), values], [y], y.dtype
+        ),
     ]
 
 

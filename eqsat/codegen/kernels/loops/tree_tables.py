@@ -22,7 +22,7 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
+class EnsembleTables:
     """An ensemble as tables.
 
     Attributes:
@@ -55,7 +55,7 @@ def small(array: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def tables(trees: Ensemble) -> Tables:
+def tables(trees: Ensemble) -> EnsembleTables:
     """The tables of an ensemble.
 
     Raises:
@@ -72,7 +72,7 @@ def tables(trees: Ensemble) -> Tables:
         (lambda values: values[node]) if len(trees.feature) else (lambda values: np.zeros(len(order), values.dtype))
     )
     modes, missing = np.unique(trees.mode), np.where(is_leaf, False, of_node(trees.missing))
-    return Tables(
+    return EnsembleTables(
         small(root),
         small(jump),
         small(np.where(is_leaf, at_leaf, of_node(trees.feature))),

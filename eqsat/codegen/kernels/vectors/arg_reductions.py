@@ -14,7 +14,7 @@ from eqsat.codegen.kernel import Family, Kernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
-from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -33,14 +33,14 @@ def _axis(task: Task) -> int:
     return int(task.attributes["axis"]) % task.view(0).rank
 
 
-def _kept(task: Task) -> list[Axis]:
+def _kept(task: Task) -> list[SharedAxis]:
     """The axes that the result has, the one whose elements lie side by side in the input at the end."""
     x, y, axis = task.view(0), task.output, _axis(task)
     found = []
     for a, size in enumerate(x.shape):
         if a != axis:
             at = a if y.rank == x.rank or a < axis else a - 1
-            found.append(Axis(size, {"x0": x.strides[a], "y0": y.strides[at]}, at))
+            found.append(SharedAxis(size, {"x0": x.strides[a], "y0": y.strides[at]}, at))
     kept = merged(found)
     innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
     if innermost is not None:
@@ -56,10 +56,10 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     last = bool(task.attributes.get("select_last_index"))
     size, step = x.shape[axis], x.strides[axis]
 
-    def lane_load(part: Part, first: int, live: int) -> str:
+    def lane_load(part: VectorLoop, first: int, live: int) -> str:
         return load(f"p + {first}", 1, live, isa)
 
-    def row_load(part: Part, first: int, live: int) -> str:
+    def row_load(part: VectorLoop, first: int, live: int) -> str:
         at = f"x0p + i * {part.step * step} + {(part.first + first) * step}"
         if live == lanes:
             return load(at, step, live, isa)

@@ -22,7 +22,7 @@ from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
+from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, is_free
@@ -213,7 +213,7 @@ def _even(rows: int, most: int) -> int:
 
 
 @spelled("Attention")
-def _spelled(node: Node) -> list[Node] | None:
+def _spelled(node: ProgramNode) -> list[ProgramNode] | None:
     """Keys and values after those of the cache, which are results besides; None where there is no cache."""
     inputs = [*node.inputs, *[None] * (_LENGTHS + 1 - len(node.inputs))]
     wanted = [*node.outputs, *[None] * (4 - len(node.outputs))]
@@ -222,7 +222,7 @@ def _spelled(node: Node) -> list[Node] | None:
         return None
     if any(y is not None and len(y.shape) != 4 for y in wanted[1:3]):
         return None  # Without a cache, inference leaves the heads of three axes together.
-    made: list[Node] = []
+    made: list[ProgramNode] = []
     for index, cached, result in ((1, inputs[_PAST_KEY], wanted[1]), (2, inputs[_PAST_VALUE], wanted[2])):
         new = inputs[index]
         if new is None:
@@ -239,17 +239,17 @@ def _spelled(node: Node) -> list[Node] | None:
     attributes = {**node.attributes, _PAST: 0 if past is None else past.shape[2]}
     operands: list[Operand | None] = [q, *inputs[1:_PAST_KEY], None, None, inputs[_LENGTHS]]
     if len(y.shape) == 4:
-        return [*made, Node(node.name, _ATTENTION, attributes, operands, [y], node.dtype)]
+        return [*made, ProgramNode(node.name, _ATTENTION, attributes, operands, [y], node.dtype)]
     size = inputs[2].shape[3] if inputs[2] is not None else 0
-    by_heads = Tensor(f"{y.name}_by_heads", y.dtype, (*q.shape[:3], size))
-    made.append(Node(node.name, _ATTENTION, attributes, operands, [by_heads], node.dtype))
-    turned = Tensor(f"{y.name}_turned", y.dtype, (q.shape[0], q.shape[2], q.shape[1], size))
-    made.append(Node(node.name, _TRANSPOSE, {"perm": (0, 2, 1, 3)}, [by_heads], [turned], y.dtype))
-    made.append(Node(node.name, RESHAPE, {}, [turned], [y], y.dtype))
+    by_heads = ProgramTensor(f"{y.name}_by_heads", y.dtype, (*q.shape[:3], size))
+    made.append(ProgramNode(node.name, _ATTENTION, attributes, operands, [by_heads], node.dtype))
+    turned = ProgramTensor(f"{y.name}_turned", y.dtype, (q.shape[0], q.shape[2], q.shape[1], size))
+    made.append(ProgramNode(node.name, _TRANSPOSE, {"perm": (0, 2, 1, 3)}, [by_heads], [turned], y.dtype))
+    made.append(ProgramNode(node.name, RESHAPE, {}, [turned], [y], y.dtype))
     return made
 
 
-def _by_heads(node: Node, x: Operand, heads: int, made: list[Node]) -> Operand:
+def _by_heads(node: ProgramNode, x: Operand, heads: int, made: list[ProgramNode]) -> Operand:
     """(batch, positions, heads * size) as (batch, heads, positions, size)."""
     if len(x.shape) == 4:
         return x
@@ -257,23 +257,25 @@ def _by_heads(node: Node, x: Operand, heads: int, made: list[Node]) -> Operand:
     if isinstance(x, np.ndarray):
         return np.ascontiguousarray(x.reshape(shape).transpose(0, 2, 1, 3))
     name = f"{node.name}_{len(made)}"
-    parted = Tensor(f"{name}_parted", x.dtype, shape)
-    turned = Tensor(f"{name}_turned", x.dtype, (shape[0], shape[2], shape[1], shape[3]))
-    made.append(Node(node.name, RESHAPE, {}, [x], [parted], x.dtype))
-    made.append(Node(node.name, _TRANSPOSE, {"perm": (0, 2, 1, 3)}, [parted], [turned], x.dtype))
+    parted = ProgramTensor(f"{name}_parted", x.dtype, shape)
+    turned = ProgramTensor(f"{name}_turned", x.dtype, (shape[0], shape[2], shape[1], shape[3]))
+    made.append(ProgramNode(node.name, RESHAPE, {}, [x], [parted], x.dtype))
+    made.append(ProgramNode(node.name, _TRANSPOSE, {"perm": (0, 2, 1, 3)}, [parted], [turned], x.dtype))
     return turned
 
 
-def _joined(node: Node, parts: Sequence[Operand], result: Tensor | None, made: list[Node]) -> Operand:
+def _joined(
+    node: ProgramNode, parts: Sequence[Operand], result: ProgramTensor | None, made: list[ProgramNode]
+) -> Operand:
     """The parts one after the other along the positions, as a result if there is one."""
     first = parts[0]
     if len(parts) == 1 and result is None:
         return first
-    dtype = first.dtype if isinstance(first, Tensor) else ir.DataType.from_numpy(first.dtype)
+    dtype = first.dtype if isinstance(first, ProgramTensor) else ir.DataType.from_numpy(first.dtype)
     if result is None:
         shape = (*first.shape[:2], sum(x.shape[2] for x in parts), first.shape[3])
-        result = Tensor(f"{node.name}_{len(made)}_joined", dtype, shape)
-    made.append(Node(node.name, _CONCAT, {"axis": 2}, [*parts], [result], dtype))
+        result = ProgramTensor(f"{node.name}_{len(made)}_joined", dtype, shape)
+    made.append(ProgramNode(node.name, _CONCAT, {"axis": 2}, [*parts], [result], dtype))
     return result
 
 

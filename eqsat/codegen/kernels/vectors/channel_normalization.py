@@ -21,7 +21,7 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.rows import is_float_row
-from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -68,10 +68,10 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     *outer, inner = axes
     lanes = isa.lanes()
 
-    def element(name: str, part: Part, first: int, live: int) -> str:
+    def element(name: str, part: VectorLoop, first: int, live: int) -> str:
         return load(f"{name} + i * {part.step} + {part.first + first}", 1, live, isa)
 
-    def finished(part: Part, first: int, live: int) -> str:
+    def finished(part: VectorLoop, first: int, live: int) -> str:
         def address(name: str) -> str:
             step = inner.steps[name]
             return f"{name}p + i * {part.step * step} + {(part.first + first) * step}"
@@ -106,17 +106,17 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(body, (*constants, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 
 
-def _rows(task: Task, isa: Isa, first_constant: int) -> tuple[VectorEpilogue, list[Axis]]:
+def _rows(task: Task, isa: Isa, first_constant: int) -> tuple[VectorEpilogue, list[SharedAxis]]:
     """The epilogue, and the axes of a channel, of which vectors run along the last one."""
     y = task.output
     last = max(a for a, n in enumerate(y.shape) if n != 1)
     epilogue = VectorEpilogue(task.epilogue, y.shape, last, isa, first_constant=first_constant)
     strides = {"x0": task.view(0).strides, **epilogue.strides, "y0": y.strides}
-    axes = [Axis(y.shape[a], {name: s[a] for name, s in strides.items()}, a) for a in range(2, y.rank)]
+    axes = [SharedAxis(y.shape[a], {name: s[a] for name, s in strides.items()}, a) for a in range(2, y.rank)]
     return epilogue, merged(axes)
 
 
-def _moves(outer: Sequence[Axis], name: str, strides: Shape) -> list[tuple[str, int]]:
+def _moves(outer: Sequence[SharedAxis], name: str, strides: Shape) -> list[tuple[str, int]]:
     """Loop variables and what they add to a pointer."""
     found = [("b", strides[0]), ("c", strides[1]), *((f"s{k}", a.steps[name]) for k, a in enumerate(outer))]
     return [(variable, step) for variable, step in found if step]

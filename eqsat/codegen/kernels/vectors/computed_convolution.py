@@ -19,7 +19,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, preceded
-from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, Problem, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Packed, write
 from eqsat.codegen.kernels.vectors.matmul import Matrix, packing
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.size_questions import any_free
@@ -70,7 +70,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     made = convolution.results(task, epilogue)
     channel = {name: strides[1] for name, strides in made.items()}
     taps = [(n, s * d) for n, s, d in zip(at.kernel, x.strides[2:], at.dilations, strict=True)]
-    problem = Problem(
+    problem = ImplicitGemm(
         input="x0",
         weights="panels",
         output="y0",

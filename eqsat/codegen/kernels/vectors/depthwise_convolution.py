@@ -33,7 +33,7 @@ _NEAR = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class DepthwiseNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
     loops: list[Loop]
@@ -49,7 +49,7 @@ class ChannelVectors:
 
     first: int
     count: int
-    nests: list[Nest]
+    nests: list[DepthwiseNest]
 
 
 def _accepts(task: Task) -> bool:
@@ -99,7 +99,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     outer, inner = ([], loops) if near else (loops, [])
     columns = axes[-1]
 
-    def nests(first: int, live: int) -> list[Nest]:
+    def nests(first: int, live: int) -> list[DepthwiseNest]:
         found = []
         for start, size, count in split(columns.extent, tile(typical(columns.extent), isa)):
             nest = list(inner)
@@ -123,7 +123,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
 
                 lines, result = epilogue.write(f"c{m}", address, live)
                 stores.append(" ".join(["{", *lines, store(address("y0"), result, made["y0"][1], live, isa), "}"]))
-            found.append(Nest(nest, pointers, pixels, loads, stores))
+            found.append(DepthwiseNest(nest, pointers, pixels, loads, stores))
         return found
 
     blocks = [ChannelVectors(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []

@@ -17,7 +17,7 @@ from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.convolution_geometry import Reached
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue
-from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, Selected, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Selected, pack, packed_size, write
 from eqsat.schema.types import OpKey
 
 
@@ -37,7 +37,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     channel = {name: strides[1] for name, strides in made.items()}
     taps = [(n, s * d) for n, s, d in zip(at.kernel, x.strides[2:], at.dilations, strict=True)]
     axes = convolution.spatial_axes(task, at, made)
-    problem = Problem(
+    problem = ImplicitGemm(
         input="x0",
         weights="w0",
         output="y0",
@@ -59,7 +59,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(body, (packed, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 
 
-def _region(whole: Problem, axes: Sequence[Axis], taps: Sequence[tuple[int, int]], some: Sequence[Reached]) -> Problem:
+def _region(
+    whole: ImplicitGemm, axes: Sequence[Axis], taps: Sequence[tuple[int, int]], some: Sequence[Reached]
+) -> ImplicitGemm:
     """The outputs of one part of each spatial axis, which the same taps reach."""
     origin = dict(whole.origin)
     for axis, part, (_, step) in zip(axes[1:], some, taps, strict=True):

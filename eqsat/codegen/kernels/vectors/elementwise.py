@@ -26,7 +26,7 @@ from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AxisVectors:
     """Whole vectors of the innermost axis, or what remains."""
 
     count: int
@@ -79,7 +79,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         lines, result = epilogue.write("t", lambda name: f"{name}p", live)
         value = load("x0p", x.strides[inner], live, isa, dtype=x.dtype)
         parts.append(
-            Part(
+            AxisVectors(
                 count,
                 pointers,
                 [f"const vf@ t = {value};", *lines, store("y0p", result, y.strides[inner], live, isa, y.dtype)],
@@ -112,7 +112,7 @@ def _by_tiles(x: View, y: View, epilogue: VectorEpilogue, across: Crossing, isa:
             lines, result = epilogue.write("t", at, live)
             first = load(at("x0"), near["x0"][inner], live, isa, dtype=x.dtype)
             last = store(at("y0"), result, 1, live, isa, y.dtype)
-            parts.append(Part(int(live == lanes), [], [f"const vf@ t = {first};", *lines, last]))
+            parts.append(AxisVectors(int(live == lanes), [], [f"const vf@ t = {first};", *lines, last]))
     blocks = {across.axis: "j", inner: "i"}
     loops = [Loop(blocks.get(a, f"n{a}"), n) for a, n in enumerate(y.shape)]
     text = render(

@@ -42,7 +42,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WeightRows:
     """Weights where the program finds them: a matrix whose rows are steps.
 
     Attributes:
@@ -68,7 +68,7 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ImplicitGemm:
     """An implicit GEMM.
 
     Attributes:
@@ -90,10 +90,10 @@ class Problem:
     taps: tuple[tuple[int, int], ...]
     channels: int
     channel: Mapping[str, int]
-    layout: Packed | Selected | Rows = field(default=Packed())
+    layout: Packed | Selected | WeightRows = field(default=Packed())
     origin: Mapping[str, int] = field(default_factory=dict)
 
-    def inside(self, axis: Axis) -> Problem:
+    def inside(self, axis: Axis) -> ImplicitGemm:
         """The same in one more outer loop."""
         return replace(self, outer=(axis, *self.outer))
 
@@ -104,7 +104,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class ImplicitGemmNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
     loops: list[Loop]
@@ -119,7 +119,7 @@ class Nest:
     stores: list[str]
 
 
-def plan(problem: Problem, isa: Isa) -> tuple[Pixels, Tile]:
+def plan(problem: ImplicitGemm, isa: Isa) -> tuple[Pixels, Tile]:
     """The pixels, and their tile, which is the best one at typical sizes."""
     pixels = Pixels(problem.pixels)
     rows, columns = pixels.rows, pixels.columns
@@ -169,7 +169,7 @@ def packed_size(channels: int, steps: int, *, bias: bool = True) -> int:
     return -(-channels // width) * width * (bias + steps)
 
 
-def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
+def write(problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
     """The kernel's body, with ``@`` for the name of the instruction set.
 
     Args:
@@ -182,14 +182,14 @@ def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = 
 
 
 class _Writer:
-    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
+    def __init__(self, problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa) -> None:
         self.problem, self.epilogue, self.isa = problem, epilogue, isa
         self.lanes = isa.lanes()
         self.pixels, self.tile = plan(problem, isa)
         self.width = panel_width(problem.channels)
         layout = problem.layout
         self.selected = layout if isinstance(layout, Selected) else Selected(problem.steps, 0, ())
-        self.packed = not isinstance(layout, Rows)
+        self.packed = not isinstance(layout, WeightRows)
         self.half = isinstance(layout, Packed) and layout.half
         self.biased = self.packed and not (isinstance(layout, Packed) and not layout.bias)
         self.panel = packed_size(self.width, self.selected.steps, bias=self.biased) if self.packed else 0
@@ -249,7 +249,7 @@ class _Writer:
         """Offset of the weights of a channel, that of its bias where they have one."""
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
-    def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[Nest]:
+    def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[ImplicitGemmNest]:
         problem = self.problem
         outer = loops_over("p", self.pixels.others)
         nests = []
@@ -272,7 +272,7 @@ class _Writer:
         column: int,
         vectors: int,
         live: int,
-    ) -> Nest:
+    ) -> ImplicitGemmNest:
         problem, layout = self.problem, self.problem.layout
         pointers = []
         for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
@@ -288,7 +288,7 @@ class _Writer:
         at_vector = [self._weight(column + v * self.lanes) - self._weight(column) for v in range(vectors)]
         weights = [self._loaded(f"wr + {k}") for k in at_vector]
         skip, step = 0, self.width
-        if isinstance(layout, Rows):
+        if isinstance(layout, WeightRows):
             step = layout.step
             if live % self.lanes:
                 weights[-1] = f"load_part@(wr + {at_vector[-1]}, {live % self.lanes})"
@@ -310,7 +310,7 @@ class _Writer:
         # Unrolled, the compiler loads all elements of a step before it uses them, if that does not cost registers.
         room = sums + vectors + len(places) <= self.isa.registers
         unroll = 1 if not room or sums >= 16 else 4 if sums < 8 else 2
-        return Nest(loops, pointers, pixels, vectors, initial, weights, skip, step, unroll, stores)
+        return ImplicitGemmNest(loops, pointers, pixels, vectors, initial, weights, skip, step, unroll, stores)
 
 
 def epilogue_first(results: Sequence[str]) -> list[str]:

@@ -23,16 +23,16 @@ from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
 from eqsat.codegen.kernels.vectors.implicit_gemm import (
+    ImplicitGemm,
     Packed,
-    Problem,
-    Rows,
+    WeightRows,
     as_halves,
     pack,
     packed_size,
     panel_width,
     write,
 )
-from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
+from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey
 
@@ -159,7 +159,7 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Kerne
     shared = [Axis(n, strides) for n, strides, sb in axes if sb == 0]
     rows = Axis(y.shape[-2], {a.name: a.strides[-2]} | {name: s[-2] for name, s in made.items()})
     steps = b.shape[-2]
-    problem = Problem(
+    problem = ImplicitGemm(
         input=a.name,
         weights=b.name,
         output="y0",
@@ -189,7 +189,7 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Kerne
         problem = replace(problem, weights="panels", layout=Packed(bias=False))
         apart = [(n, strides, 0) for n, strides, _ in apart]
     else:
-        problem = replace(problem, layout=Rows(b.strides[-2]))
+        problem = replace(problem, layout=WeightRows(b.strides[-2]))
     problem = replace(problem, outer=tuple(Axis(n, strides | {problem.weights: sb}) for n, strides, sb in apart))
     declaration = "float *restrict panels = (float *)scratch;\n" if scratch else ""
     body, helpers = finish(declaration + write(problem, epilogue, isa, prologue), isa)
@@ -230,18 +230,18 @@ register(
 
 
 @spelled("MatMul")
-def _of_vectors(node: Node) -> list[Node] | None:
+def _of_vectors(node: ProgramNode) -> list[ProgramNode] | None:
     """A product with a vector is one with a matrix of one row or column; None for other products, and other types."""
     a, b = node.inputs
     if a is None or b is None or node.dtype != _FLOAT or (len(a.shape) > 1 and len(b.shape) > 1):
         return None
-    before: list[Node] = []
+    before: list[ProgramNode] = []
 
     def as_matrix(x: Operand, shape: Shape) -> Operand:
-        if not isinstance(x, Tensor):
+        if not isinstance(x, ProgramTensor):
             return x.reshape(shape)
-        made = Tensor(f"{x.name}_matrix", x.dtype, shape)
-        before.append(Node(f"{node.name}_operand", RESHAPE, {}, [x], [made], x.dtype))
+        made = ProgramTensor(f"{x.name}_matrix", x.dtype, shape)
+        before.append(ProgramNode(f"{node.name}_operand", RESHAPE, {}, [x], [made], x.dtype))
         return made
 
     shape = [*node.output.shape]
@@ -251,6 +251,6 @@ def _of_vectors(node: Node) -> list[Node] | None:
     if len(b.shape) == 1:
         b = as_matrix(b, (*b.shape, 1))
         shape.append(1)
-    product = Tensor(f"{node.output.name}_matrix", node.output.dtype, tuple(shape))
-    made = Node(node.name, node.operator, node.attributes, [a, b], [product], node.dtype)
-    return [*before, made, Node(f"{node.name}_result", RESHAPE, {}, [product], list(node.outputs), node.dtype)]
+    product = ProgramTensor(f"{node.output.name}_matrix", node.output.dtype, tuple(shape))
+    made = ProgramNode(node.name, node.operator, node.attributes, [a, b], [product], node.dtype)
+    return [*before, made, ProgramNode(f"{node.name}_result", RESHAPE, {}, [product], list(node.outputs), node.dtype)]

@@ -22,7 +22,7 @@ from eqsat.codegen.kernels.loops.family import dtype_of
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, pack, packed_size, write
 from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.stages import END, STAGE
@@ -111,7 +111,7 @@ def _products(task: Task) -> list[_Product]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HiddenVectors:
     """Whole vectors of a row of hidden elements, or the one that remains."""
 
     isa: Isa
@@ -131,16 +131,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HiddenRow:
     """A row of hidden elements of an operand: its address and the distance of the elements."""
 
     pointer: str
     stride: int
 
 
-def _place(name: str, strides: Shape, *index: str) -> Place:
+def _place(name: str, strides: Shape, *index: str) -> HiddenRow:
     moves = "".join(f" + (ptrdiff_t){i} * {s}" for i, s in zip(index, strides, strict=False))
-    return Place(f"{name}{moves}", strides[-1])
+    return HiddenRow(f"{name}{moves}", strides[-1])
 
 
 def _apply(activation: Activation, v: str) -> str:
@@ -194,7 +194,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
 
     def product(number: int, source: str, pixels: list[Axis], stride: int, target: str) -> str:
         channels, steps = found[number].matrices.shape[1:]
-        problem = Problem(
+        problem = ImplicitGemm(
             input=source,
             weights=f"weights{number}",
             output=target,
@@ -243,12 +243,12 @@ def length_of(task: Task, constants: list[np.ndarray]) -> str:
     return f"w{len(constants) - 1}[b]"
 
 
-def parts_of(n: int, isa: Isa) -> list[Part]:
+def parts_of(n: int, isa: Isa) -> list[HiddenVectors]:
     """Vectors that make up a row."""
     lanes = isa.lanes()
-    parts = [Part(isa, 0, n // lanes, lanes)] if n >= lanes else []
+    parts = [HiddenVectors(isa, 0, n // lanes, lanes)] if n >= lanes else []
     if n % lanes:
-        parts.append(Part(isa, n // lanes * lanes, 1, n % lanes))
+        parts.append(HiddenVectors(isa, n // lanes * lanes, 1, n % lanes))
     return parts
 
 
@@ -267,7 +267,7 @@ def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], 
     of_time, of_batch = steps_of(task)
     time, batch = x.shape[of_time], x.shape[of_batch]
 
-    def given_place(number: int, *index: str) -> Place | None:
+    def given_place(number: int, *index: str) -> HiddenRow | None:
         given = task.inputs[number] if number < len(task.inputs) else None
         if given is None:
             return None

@@ -20,7 +20,7 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.kernels.vectors.shared_axes import Axis, Part, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -79,19 +79,19 @@ def _accepts(task: Task) -> bool:
     return bool(_axes(task)) and is_vector_epilogue(task.epilogue)
 
 
-def _split(task: Task, strides: Mapping[str, Sequence[int]]) -> tuple[list[Axis], list[Axis]]:
+def _split(task: Task, strides: Mapping[str, Sequence[int]]) -> tuple[list[SharedAxis], list[SharedAxis]]:
     """Kept and reduced axes, each from the outermost to the innermost one in the input."""
     x, reduced = task.view(0), _axes(task) or ()
     keeps = task.output.rank == x.rank
-    kept: list[Axis] = []
-    summed: list[Axis] = []
+    kept: list[SharedAxis] = []
+    summed: list[SharedAxis] = []
     place = 0
     for axis, (size, step) in enumerate(zip(x.shape, x.strides, strict=True)):
         if axis in reduced:
-            summed.append(Axis(size, {"x0": step}))
+            summed.append(SharedAxis(size, {"x0": step}))
         else:
             at = axis if keeps else place
-            kept.append(Axis(size, {"x0": step, **{name: s[at] for name, s in strides.items()}}, at))
+            kept.append(SharedAxis(size, {"x0": step, **{name: s[at] for name, s in strides.items()}}, at))
         place += axis not in reduced
     return merged(kept), merged(sorted(summed, key=lambda a: -abs(a.steps["x0"])))
 
@@ -112,9 +112,9 @@ class _Writer:
             self.along = kept[-1]
         self.kept = kept[:-1] if self.along is not None else kept
         self.reduced = reduced
-        self.inner = reduced[-1] if reduced else Axis(1, {"x0": 1})
+        self.inner = reduced[-1] if reduced else SharedAxis(1, {"x0": 1})
 
-    def _axes(self) -> tuple[list[Axis], list[Axis]]:
+    def _axes(self) -> tuple[list[SharedAxis], list[SharedAxis]]:
         kept, reduced = _split(self.task, {**self.epilogue.strides, "y0": self.task.output.strides})
         innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
         if innermost is not None:
@@ -152,7 +152,7 @@ class _Writer:
         parts = passes(self.inner.size, self.isa.lanes(), sums)
         most = max(len(p.vectors) for p in parts)
 
-        def element(part: Part, first: int, live: int) -> str:
+        def element(part: VectorLoop, first: int, live: int) -> str:
             at = f"p + i * {part.step * self.inner.steps['x0']} + {(part.first + first) * self.inner.steps['x0']}"
             return self._padded(at, self.inner.steps["x0"], live)
 
@@ -178,17 +178,17 @@ class _Writer:
         assert along is not None
         parts = passes(along.size, self.isa.lanes(), 8 if self.isa.registers >= 32 else 4)
 
-        def address(part: Part, first: int) -> Callable[[str], str]:
+        def address(part: VectorLoop, first: int) -> Callable[[str], str]:
             def pointer(name: str) -> str:
                 step = along.steps[name]
                 return f"{name}p + i * {part.step * step} + {(part.first + first) * step}"
 
             return pointer
 
-        def element(part: Part, first: int, live: int) -> str:
+        def element(part: VectorLoop, first: int, live: int) -> str:
             return load(f"p + {first}", 1, live, self.isa)
 
-        def finished(part: Part, first: int, live: int) -> str:
+        def finished(part: VectorLoop, first: int, live: int) -> str:
             return self._finished(address(part, first), live, along.steps["y0"])
 
         return {"along": along, "parts": parts, "element": element, "finished": finished}

@@ -23,7 +23,7 @@ _FLOAT = ir.DataType.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowVectors:
     """Whole vectors of a row, or what remains: the expressions that a template asks for."""
 
     first: int
@@ -123,7 +123,7 @@ def row_kernel(
     lanes = isa.lanes()
     arrays = tuple(f"w{i}" for i in range(len(weights)))
     parts = [
-        Part(first, count, live, isa, arrays, epilogue)
+        RowVectors(first, count, live, isa, arrays, epilogue)
         for first, count, live in ((0, columns // lanes, lanes), (columns // lanes * lanes, 1, columns % lanes))
         if count and live
     ]

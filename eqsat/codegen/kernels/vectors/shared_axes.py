@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class SharedAxis:
     """Axes of the input whose elements are evenly spaced in all operands.
 
     Attributes:
@@ -22,7 +22,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VectorLoop:
     """Vectors of the innermost axis that share a loop.
 
     Attributes:
@@ -38,26 +38,26 @@ class Part:
     vectors: tuple[tuple[int, int], ...]
 
 
-def merged(axes: Sequence[Axis]) -> list[Axis]:
+def merged(axes: Sequence[SharedAxis]) -> list[SharedAxis]:
     """Axes without those of one element; neighbours that are as evenly spaced as one axis are one."""
-    found: list[Axis] = []
+    found: list[SharedAxis] = []
     for axis in axes:
         if axis.size == 1:
             continue
         last = found[-1] if found else None
         if last is not None and all(last.steps[name] == axis.size * step for name, step in axis.steps.items()):
-            found[-1] = Axis(last.size * axis.size, axis.steps, axis.axis)
+            found[-1] = SharedAxis(last.size * axis.size, axis.steps, axis.axis)
         else:
             found.append(axis)
     return found
 
 
-def passes(size: int, lanes: int, most: int) -> list[Part]:
+def passes(size: int, lanes: int, most: int) -> list[VectorLoop]:
     """An axis in passes of so many vectors, a pass of the whole vectors that remain, the last one filled in part."""
     step = lanes * most
     whole, rest = size // step, size % step
-    found = [Part(0, whole, step, tuple((k * lanes, lanes) for k in range(most)))] if whole else []
+    found = [VectorLoop(0, whole, step, tuple((k * lanes, lanes) for k in range(most)))] if whole else []
     left = [(k, min(lanes, rest - k)) for k in range(0, rest, lanes)]
     if left:
-        found.append(Part(whole * step, 1, rest, tuple(left)))
+        found.append(VectorLoop(whole * step, 1, rest, tuple(left)))
     return found

@@ -15,7 +15,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue
-from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, pack, packed_size, write
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band, Transposed, geometry
 from eqsat.schema.types import OpKey
 
@@ -39,7 +39,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
 
 def _part(
     task: Task, at: Transposed, bands: tuple[Band, ...], made: Mapping[str, Shape], offset: int
-) -> tuple[Problem, np.ndarray]:
+) -> tuple[ImplicitGemm, np.ndarray]:
     """The outputs of one band of each axis, and their weights, which begin at an offset."""
     x, w = task.view(0), task.constant(1)
     assert w is not None
@@ -66,7 +66,7 @@ def _part(
         pixels.append(Axis(band.count, {"x0": x.strides[a]} | {n: stride * s[a] for n, s in made.items()}))
     taps = [(len(band.taps[0]), band.step * x.strides[a]) for a, band in spatial]
     origin = {n: sum(band.first * s[a] for a, band in spatial) for n, s in made.items()}
-    problem = Problem(
+    problem = ImplicitGemm(
         input="x0",
         weights="w0",
         output="y0",

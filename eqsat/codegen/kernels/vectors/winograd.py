@@ -23,7 +23,7 @@ from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.tiling import choose, estimate
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, Problem, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Packed, pack, packed_size, write
 from eqsat.schema.types import OpKey
 
 ASKED = "eqsat.winograd"
@@ -191,9 +191,9 @@ def transformed(w: np.ndarray) -> np.ndarray:
     return (both @ w.reshape(-1, 9).T.astype(np.float64)).reshape(36, w.shape[0], w.shape[1])
 
 
-def _product(g: Grid, tiles: int) -> Problem:
+def _product(g: Grid, tiles: int) -> ImplicitGemm:
     """One of the 36 products, without the loop around them."""
-    return Problem(
+    return ImplicitGemm(
         input="v",
         weights="w0",
         output="m",

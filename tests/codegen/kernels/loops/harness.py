@@ -20,7 +20,7 @@ from eqsat.codegen.canonical import canonical
 from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.shared.families import families
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.codegen.program import Operand, ProgramNode, ProgramTensor
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
 from tests.codegen.kernels.kernel_cases import FILL, INCLUDES, SANITIZERS, Memory, stored
@@ -117,27 +117,27 @@ def case(
     Returns:
         None for an operator that needs no kernel, or more than one.
     """
-    held: dict[Tensor, Memory] = {}
+    held: dict[ProgramTensor, Memory] = {}
 
-    def tensor(array: np.ndarray, label: str) -> Tensor:
-        made = Tensor(label, ir.DataType.from_numpy(array.dtype), array.shape)
+    def tensor(array: np.ndarray, label: str) -> ProgramTensor:
+        made = ProgramTensor(label, ir.DataType.from_numpy(array.dtype), array.shape)
         held[made] = memory(array, rng)
         return made
 
     given: list[Operand | None] = [
         x if x is None or i in constant else tensor(x, f"input {i}") for i, x in enumerate(inputs)
     ]
-    results: list[Tensor | None] = []
+    results: list[ProgramTensor | None] = []
     for i, output in enumerate(outputs):
         results.append(None)
         if output is not None:
             kind = ir.DataType.from_numpy(np.dtype(output[1]))
-            made = Tensor(f"output {i}", kind, tuple(int(n) for n in output[0]))
+            made = ProgramTensor(f"output {i}", kind, tuple(int(n) for n in output[0]))
             held[made] = spread(made.shape, kind, rng)
             results[-1] = made
     first = next(t for t in results if t is not None)
     own = ir.DataType.from_numpy(np.dtype(dtype)) if dtype is not None else first.dtype
-    node = Node(name, operator, attributes, given, results, own)
+    node = ProgramNode(name, operator, attributes, given, results, own)
     plain, _ = canonical(node)
     if not plain:
         return None
@@ -147,7 +147,7 @@ def case(
         assert not node.steps, "steps after an elementwise operator are that operator's own test"
         node.steps = list(steps)
         node.operands = [x if k in constant_operands else tensor(x, f"operand {k}") for k, x in enumerate(operands)]
-    if any(isinstance(x, Tensor) and x not in held for x in (*node.inputs, *node.operands, *node.outputs)):
+    if any(isinstance(x, ProgramTensor) and x not in held for x in (*node.inputs, *node.operands, *node.outputs)):
         return None
     task = node.task(lambda t: held[t].view)
     family = found_family(task)
@@ -159,8 +159,8 @@ def case(
     return Case(
         name,
         task,
-        {i: held[x] for i, x in enumerate(node.inputs) if isinstance(x, Tensor)},
-        {k: held[x] for k, x in enumerate(node.operands) if isinstance(x, Tensor)},
+        {i: held[x] for i, x in enumerate(node.inputs) if isinstance(x, ProgramTensor)},
+        {k: held[x] for k, x in enumerate(node.operands) if isinstance(x, ProgramTensor)},
         {i: held[y] for i, y in enumerate(node.outputs) if y is not None},
     )
 
