@@ -18,9 +18,8 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.codegen.emitted import Emitted
 from eqsat.errors import CodegenError, ExecutionError
-from eqsat.execute.feeds import Feed, Symbols
+from eqsat.execute.feeds import Feed, Symbols, unknown_name
 from eqsat.ops.evaluate import describe
-from eqsat.schema import opset
 from eqsat.schema.size import value_at
 
 _KEPT = 1024
@@ -100,12 +99,7 @@ class Binding:
                 raise bounds.out_of_memory("results") from error
         for name in out:
             if name not in self.outputs:
-                raise ExecutionError(
-                    "the name of an output is required",
-                    place=f"out, {name!r}",
-                    actual="a name that the model does not have",
-                    hint=opset.did_you_mean(name, self.outputs) or f"the outputs are {', '.join(self.outputs)}",
-                )
+                raise unknown_name("output", name, self.outputs)
             if name in self._found:
                 raise ExecutionError(
                     "an output of known size is required",
@@ -188,12 +182,7 @@ class Binding:
                     hint='backend="numpy" takes it',
                 )
             if name not in self.inputs:
-                raise ExecutionError(
-                    "the name of an input is required",
-                    place=f"input {name!r}",
-                    actual="a name that the model does not have",
-                    hint=opset.did_you_mean(name, self.inputs) or f"the inputs are {', '.join(self.inputs) or 'none'}",
-                )
+                raise unknown_name("input", name, self.inputs)
         symbols: Symbols = {}
         given: list[np.ndarray] = []
         for feed, name in zip(self._feeds, self.inputs, strict=True):

@@ -13,7 +13,7 @@ from eqsat.errors import ExecutionError
 from eqsat.execute.compile_graph import ModelContext, compile_graph
 from eqsat.execute.compiled_graph import CompiledGraph
 from eqsat.execute.disagreement import explained
-from eqsat.execute.feeds import Feed, Symbols, check_expressions, check_ranges
+from eqsat.execute.feeds import Feed, Symbols, check_expressions, check_ranges, unknown_name
 from eqsat.model.optimized_sizes import optimized_sizes
 from eqsat.ops.blas import one_thread
 from eqsat.schema import opset
@@ -167,12 +167,7 @@ class Executor:
         unknown = next((name for name in inputs if name not in self._inputs), None)
         if unknown is None:
             return None
-        return ExecutionError(
-            "the name of an input is required",
-            place=f"input {unknown!r}",
-            actual="a name that the model does not have",
-            hint=opset.did_you_mean(unknown, self._inputs) or f"the inputs are {', '.join(self._inputs) or 'none'}",
-        )
+        return unknown_name("input", unknown, self._inputs)
 
 
 def _owned(value: Any, taken: set[int], program: CompiledGraph) -> Any:

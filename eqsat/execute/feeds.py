@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -13,10 +14,21 @@ from eqsat.ops.evaluate import describe
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSize, FreeSizes
+from eqsat.schema.opset import did_you_mean
 from eqsat.schema.size import Undecided, value_at
 
 Symbols = dict[str, tuple[int, str]]
 """Symbolic dimensions bound so far: value, and the input that bound it."""
+
+
+def unknown_name(what: Literal["input", "output"], name: str, known: Collection[str]) -> ExecutionError:
+    """The error for an array under a name that no input, or no output, has."""
+    return ExecutionError(
+        f"the name of an {what} is required",
+        place=f"input {name!r}" if what == "input" else f"out, {name!r}",
+        actual="a name that the model does not have",
+        hint=did_you_mean(name, known) or f"the {what}s are {', '.join(known) or 'none'}",
+    )
 
 
 def check_expressions(symbols: Symbols) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import onnx.defs
 import onnx_ir as ir
 
 from eqsat.ops.operators import has, operator
@@ -116,13 +115,3 @@ def requires_finite(op: OpKey) -> bool:
     does it in sums, so that masks of ``-inf`` move freely: a finite number plus ``-inf`` is ``-inf`` in any order.
     """
     return not operator(op).traits & (Trait.MOVES | Trait.SELECTS | Trait.SUMS)
-
-
-def schema_operators(opset: int) -> tuple[OpKey, ...]:
-    """All operators of the default domain that are valid at ``opset``, sorted by name."""
-    names = sorted({schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""})
-    return tuple(OpKey("", name) for name in names if onnx.defs.has(name, opset, "") and not _deprecated(name, opset))
-
-
-def _deprecated(name: str, opset: int) -> bool:
-    return bool(onnx.defs.get_schema(name, opset, "").deprecated)

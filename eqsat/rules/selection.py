@@ -40,11 +40,6 @@ def shipped_rules() -> list[Path]:
     return sorted(p for p in rules_dir().glob("*.rules") if p.name != "prelude.rules")
 
 
-def further_rules() -> list[Path]:
-    """Shipped rule files that no search has by default, sorted by name: those of targets, and those of proofs."""
-    return [path for folder in ("kernels", "proofs") for path in sorted((rules_dir() / folder).glob("*.rules"))]
-
-
 def select_rules(
     sources: Sequence[str | Path | Rule], numerics: NumericsClass, default_rules: bool = False
 ) -> Selection:

@@ -20,7 +20,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.claims import claims_of
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
-from eqsat.rules.selection import further_rules, shipped_rules
+from eqsat.rules.selection import shipped_rules
 from eqsat.rules.verdicts import Trust, key_of, stored_verdict, verdicts_file
 from eqsat.targets.find_targets import read_target_file, targets_dir
 
@@ -33,7 +33,9 @@ Verdicts = list[tuple[Rule, Trust | None]]
 
 def shipped() -> Verdicts:
     """The shipped rules with their stored verdicts, also those of targets and proofs; a rule ``<=>`` is two."""
-    rules = [rule for file in read_files([*shipped_rules(), *further_rules()]) for rule in file.rules]
+    # The last two folders hold what no search has by default: the rules of targets, and those of proofs.
+    further = [path for folder in ("kernels", "proofs") for path in sorted((rules_dir() / folder).glob("*.rules"))]
+    rules = [rule for file in read_files([*shipped_rules(), *further]) for rule in file.rules]
     targets = [target for file in sorted(targets_dir().glob("*.target")) for target in read_target_file(file)]
     return [(rule, stored_verdict([rule])) for rule in (*rules, *claims_of(targets))]
 

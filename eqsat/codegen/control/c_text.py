@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -201,12 +201,11 @@ class ControlText:
         if loop.counted is not None:
             after.append(f"y{loop.counted}[0] = trip;")
         elif loop.rounds is None:
-            for (_, row), sink in self._results():
-                y = self.node.outputs[sink.index] if sink.kind == "row" else None
-                if y is not None and y.shape[0]:
+            for index, row, y in self._rows():
+                if y.shape[0]:
                     after += [f"if (trip < {y.shape[0]})"]
-                    count = self._elements_of_row(sink.index, row)
-                    at, rest = f"y{sink.index} + trip * {count}", f"(size_t)({y.shape[0]} - trip)"
+                    count = self._elements_of_row(index, row)
+                    at, rest = f"y{index} + trip * {count}", f"(size_t)({y.shape[0]} - trip)"
                     after.append(f"    memset({at}, 0, {rest} * {count} * {c_types.size(row.dtype)});")
         head = f"for (; {' && '.join(tests)}; trip++) {{"
         return [*before, "int64_t trip = 0;", head, *(f"    {line}" for line in inside), "}", *after]
@@ -219,12 +218,11 @@ class ControlText:
             tests += [f"(trip > 0 && found[{n}] != {m.variable})"] if m.kind == "row" else []
             lines.append(f"if ({' || '.join(tests)}) return {self.upper}_SIZE_OUT_OF_RANGE;")
         lines += [f"{m.variable} = (ptrdiff_t)found[{n}];" for n, m in enumerate(loop.measured)]
-        for (_, row), sink in self._results():
-            y = self.node.outputs[sink.index] if sink.kind == "row" else None
-            if y is None or not self._measured("row", sink.index):
+        for index, row, y in self._rows():
+            if not self._measured("row", index):
                 continue
-            count = self._elements_of_row(sink.index, row)
-            copy = f"memcpy(y{sink.index} + trip * {count}, {self._at('row', sink.index, row)}, "
+            count = self._elements_of_row(index, row)
+            copy = f"memcpy(y{index} + trip * {count}, {self._at('row', index, row)}, "
             copy += f"(size_t)({count}) * {c_types.size(row.dtype)});"
             lines.append(copy if loop.rounds is not None else f"if (trip < {y.shape[0]}) {copy}")
         return lines
@@ -256,6 +254,13 @@ class ControlText:
     def _results(self) -> list[tuple[tuple[str, ProgramTensor], Sink]]:
         body = self.control.bodies[0]
         return list(zip(body.program.outputs, body.sinks, strict=True))
+
+    def _rows(self) -> Iterator[tuple[int, ProgramTensor, ProgramTensor]]:
+        """The results of the node that get one row in each round: their numbers, the row, and the result."""
+        for (_, row), sink in self._results():
+            y = self.node.outputs[sink.index] if sink.kind == "row" else None
+            if y is not None:
+                yield sink.index, row, y
 
     def _result(self, kind: str, index: int) -> ProgramTensor:
         return next(t for (_, t), sink in self._results() if (sink.kind, sink.index) == (kind, index))
@@ -311,8 +316,8 @@ def _bytes(tensor: ProgramTensor) -> int:
 def free_label(name: str, taken: set[str]) -> str:
     """A beginning of names that no other function of the program has, for a node and its bodies; it is taken then."""
     label, k = name, 0
-    while not taken.isdisjoint({label, *(f"{label}_{part}" for part in _PARTS)}):
+    while not taken.isdisjoint(names := {label, *(f"{label}_{part}" for part in _PARTS)}):
         k += 1
         label = f"{name}_{k}"
-    taken.update({label, *(f"{label}_{part}" for part in _PARTS)})
+    taken.update(names)
     return label
