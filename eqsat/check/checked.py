@@ -18,11 +18,10 @@ from eqsat.check.rule import Observed, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
-from eqsat.rules.selection import rules_in, select_rules
+from eqsat.rules.selection import named_rules, rules_in, select_rules
 from eqsat.rules.user_operators import Declaration
 from eqsat.rules.user_operators import declarations as declaring
 from eqsat.schema.declared_operators import declared
-from eqsat.schema.opset import did_you_mean
 
 SAMPLES = 40
 """Instances of a rule."""
@@ -126,12 +125,7 @@ def check_rules(
 
 def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: int, seed: int) -> list[CheckedRule]:
     rules = rules_in(sources)
-    known = list(dict.fromkeys(name for rule in rules for name in (rule.name, rule.name.removesuffix(".reverse"))))
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
-            raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
-    chosen = [r for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
+    chosen = named_rules(rules, names)
     given = {rule.place for rule in rules}
     shipped = [r for r in select_rules((), "approximate", default_rules=True).rules if r.place not in given]
     with warnings.catch_warnings():

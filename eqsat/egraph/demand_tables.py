@@ -45,8 +45,7 @@ def analysis_rules(c: Constructor) -> list[str]:
     keys, sorts = " ".join(columns), " ".join(["i64"] * len(columns))
     name = c.name
     rules = [
-        f"(relation need_type_{name} ({sorts}))",
-        f"(function type_{name} ({sorts}) i64 :merge old)",
+        *_demand_table(f"type_{name}", sorts),
         f"(rule ({node} {' '.join(facts)}) ((need_type_{name} {keys})) :ruleset analysis)",
     ]
     answer = f"{node} {' '.join(facts)} (= r (type_{name} {keys}))"
@@ -71,8 +70,7 @@ def analysis_rules(c: Constructor) -> list[str]:
     if has(c.op, Trait.BY_TYPE):
         return [
             *rules,
-            f"(relation need_value_{name} (i64 i64))",
-            f"(function value_{name} (i64 i64) i64 :merge old)",
+            *_demand_table(f"value_{name}", "i64 i64"),
             f"(rule ({node} (= t (type x0))) ((need_value_{name} a t)) :ruleset analysis)",
             f"(rule ({node} (= t (type x0)) (= r (value_{name} a t))) ((set (cval e) r)) :ruleset analysis)",
         ]
@@ -82,15 +80,13 @@ def analysis_rules(c: Constructor) -> list[str]:
     rules.append(f"(rule ({node} {constant}) (({'iscm m' if c.outputs else 'isc e'})) :ruleset analysis)")
     values = " ".join(f"(= f{i} (cval x{i}))" for i in range(c.inputs))
     rules += [
-        f"(relation need_value_{name} ({sorts}))",
-        f"(function value_{name} ({sorts}) i64 :merge old)",
+        *_demand_table(f"value_{name}", sorts),
         f"(rule ({node} {values}) ((need_value_{name} {keys})) :ruleset analysis)",
     ]
     numbers = " ".join(f"(= f{i} (nums x{i}))" for i in range(c.inputs))
     known = f"{node} {numbers} (= r (nums_{name} {keys}))"
     rules += [
-        f"(relation need_nums_{name} ({sorts}))",
-        f"(function nums_{name} ({sorts}) i64 :merge old)",
+        *_demand_table(f"nums_{name}", sorts),
         f"(rule ({node} {constant} {numbers}) ((need_nums_{name} {keys})) :ruleset analysis)",
         f"(rule ({known}{' (= e (out m k))' if c.outputs else ''}) ((set (nums e) r)) :ruleset analysis)",
     ]
@@ -100,6 +96,11 @@ def analysis_rules(c: Constructor) -> list[str]:
     else:
         rules.append(f"(rule ({known}) ((set (cval e) r)) :ruleset analysis)")
     return rules
+
+
+def _demand_table(name: str, sorts: str) -> tuple[str, str]:
+    """A table of what rules ask, and one of what Python answers."""
+    return f"(relation need_{name} ({sorts}))", f"(function {name} ({sorts}) i64 :merge old)"
 
 
 class Facts:

@@ -20,7 +20,6 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.user_operators import Declaration
 from eqsat.rules.user_operators import declarations as declaring
 from eqsat.rules.verdicts import Trust, content_of, keep_verdict
-from eqsat.schema.opset import did_you_mean
 
 INSTANCES = 40
 """Executions of a rule that is not proven."""
@@ -120,18 +119,12 @@ def prove_rules(
     Raises:
         RuleError: A file cannot be read, there is no rule of a name, or the solver is not installed.
     """
-    from eqsat.rules.selection import rules_in, shipped_rules
+    from eqsat.rules.selection import named_rules, rules_in, shipped_rules
 
     given = shipped_rules() if sources is None else [sources] if isinstance(sources, str | Path | Rule) else sources
     _require_solver()
     with declaring(*declarations):
-        rules = rules_in(given)
-        known = list(dict.fromkeys(n for r in rules for n in (r.name, r.name.removesuffix(".reverse"))))
-        for name in names:
-            if name not in known:
-                hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
-                raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
-        return [prove(r) for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
+        return [prove(rule) for rule in named_rules(rules_in(given), names)]
 
 
 def prove(rule: Rule) -> ProvenRule:

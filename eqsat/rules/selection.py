@@ -12,6 +12,7 @@ from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.claims import claims_of
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files, read_unchanged
+from eqsat.schema.opset import did_you_mean
 
 NumericsClass = Literal["exact", "lsb", "real", "approximate"]
 """From strict to loose; each allows all before it."""
@@ -64,6 +65,20 @@ def select_rules(
     rules = [rule for file in read for rule in file.rules] + [s for s in sources if isinstance(s, Rule)]
     egg = tuple(file.egg for file in read if file.egg is not None)
     return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
+
+
+def named_rules(rules: Sequence[Rule], names: Sequence[str]) -> list[Rule]:
+    """The rules of these names, all without names; the name of a rule ``<=>`` means both of its directions.
+
+    Raises:
+        RuleError: There is no rule of a name.
+    """
+    known = list(dict.fromkeys(name for rule in rules for name in (rule.name, rule.name.removesuffix(".reverse"))))
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
+            raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
+    return [r for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
 
 
 def rules_in(sources: Sequence[str | Path | Rule]) -> list[Rule]:

@@ -63,6 +63,25 @@ def run(content: bytes, suffix: str) -> Outcome:
         return Outcome(code, said.read_text("utf-8") if said.exists() else "", tuple(left))
 
 
+def require_refused(content: str | bytes, word: str, suffix: str) -> None:
+    """That a file of rules, or of a target, is refused with one short message that names it, and nothing is written."""
+    outcome = run(content if isinstance(content, bytes) else content.encode(), suffix)
+    assert outcome.code == 1, outcome.said[-3000:]
+    assert "Traceback" not in outcome.said
+    assert outcome.said.startswith("error: ") and outcome.said.count("error: ") == 1
+    assert word in outcome.said
+    assert f"hostile{suffix}" in outcome.said
+    assert len(outcome.said) < 3000, len(outcome.said)
+    assert not outcome.left
+
+
+def require_taken(content: str, suffix: str) -> None:
+    """That a model is optimized with such a file."""
+    outcome = run(content.encode(), suffix)
+    assert outcome.code == 0 and "PASSED" in outcome.said, outcome.said[-3000:]
+    assert outcome.left == ("out.onnx", "report.json")
+
+
 def _child(arguments: list[str], said: Path) -> None:
     """Never returns."""
     code = 70

@@ -97,9 +97,7 @@ def calibrate(
         TargetError: There is no such host.
         CodegenError: There is no C compiler.
     """
-    target = load_host(host)
-    path = Path(target.place.file)
-    text = path.read_bytes().decode("utf-8")
+    target, text = host_and_text(host)
     find_compiler()
     measured: list[tuple[KernelInfo, float]] = []
     for done, name in enumerate(PROBES):
@@ -109,6 +107,16 @@ def calibrate(
     if progress is not None:
         progress("fitting", len(PROBES), len(PROBES))
     return calibrated(target, text, measured)
+
+
+def host_and_text(host: str | Path) -> tuple[Target, str]:
+    """A host by its name or path, and the text of its file.
+
+    Raises:
+        TargetError: There is no such host.
+    """
+    target = load_host(host)
+    return target, Path(target.place.file).read_bytes().decode("utf-8")
 
 
 def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:

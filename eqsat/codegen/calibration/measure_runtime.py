@@ -20,7 +20,7 @@ import onnx_ir as ir
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from eqsat.codegen.calibration.fit import fit_expressions
-from eqsat.codegen.calibration.measure_host import PROBES, MeasuredHost, Progress, read_again
+from eqsat.codegen.calibration.measure_host import PROBES, MeasuredHost, Progress, host_and_text, read_again
 from eqsat.codegen.calibration.runtime_kernels import RuntimeKernel, drawn, kernels_of
 from eqsat.errors import CodegenError
 from eqsat.model.load import Source, load
@@ -28,7 +28,6 @@ from eqsat.model.read.dims import free_sizes
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
 from eqsat.rules.ast import Target
-from eqsat.targets.find_targets import load_host
 from eqsat.targets.kernel_cost import priced
 from eqsat.targets.numbers import Numeral, numerals, rewritten, substituted
 
@@ -68,9 +67,7 @@ def calibrate_runtime(
         TargetError: There is no such host.
         CodegenError: ONNX Runtime is not installed.
     """
-    target = load_host(host)
-    path = Path(target.place.file)
-    text = path.read_bytes().decode("utf-8")
+    target, text = host_and_text(host)
     _runtime()
     kernels: dict[bytes, RuntimeKernel] = {}
     names = [name for name in PROBES if name not in SKIPPED] if on is None else [SMALL]

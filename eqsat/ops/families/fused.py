@@ -109,7 +109,7 @@ def skip_layer_normalization(
     outputs: int = 1,
 ) -> tuple[np.ndarray, ...]:
     """Layer normalisation over the last axis of ``x + skip + bias``; also returns statistics and the sum."""
-    total = x + skip if bias is None else x + skip + bias
+    total = _skipped(x, skip, bias)
     y, mean, inverse = standardized(total, (x.ndim - 1,), attrs["epsilon"])
     y = y * gamma
     return (y if beta is None else y + beta, mean, inverse, total)[:outputs]
@@ -120,10 +120,14 @@ def skip_rms_normalization(
     attrs: Attributes, x: np.ndarray, skip: np.ndarray, gamma: np.ndarray, bias: _Optional = None, *, outputs: int = 1
 ) -> tuple[np.ndarray, ...]:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
-    total = x + skip if bias is None else x + skip + bias
+    total = _skipped(x, skip, bias)
     square = mean(total * total, (-1,), True)
     inverse = 1 / np.sqrt(square + total.dtype.type(attrs["epsilon"]))
     return (total * inverse * gamma, np.zeros_like(square), inverse, total)[:outputs]
+
+
+def _skipped(x: np.ndarray, skip: np.ndarray, bias: _Optional) -> np.ndarray:
+    return x + skip if bias is None else x + skip + bias
 
 
 def _types_of_sum(attrs: Attributes, types: Types) -> list[TensorType | None]:

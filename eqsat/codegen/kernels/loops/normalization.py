@@ -100,6 +100,13 @@ def _affine(scale: TemplateTensor, bias: TemplateTensor | None = None) -> Callab
     return scaled
 
 
+def _stretched(template: Template, scale: int, bias: int | None = None) -> Callable[[str, Index], str]:
+    """Scale and bias by their operands' numbers, as broadcasting gives them the shape of the data."""
+    shape = template.operand(0).shape
+    added = None if bias is None else template.x[bias]
+    return _affine(template.operand(scale).broadcast(shape), None if added is None else added.broadcast(shape))
+
+
 @loops("batch normalisation loops", "BatchNormalization", accepts=floats)
 def batch_normalization(task: Task) -> Kernel:
     """By given statistics, or in training by the batch's own."""
@@ -171,14 +178,13 @@ def _from_axis(task: Task) -> range:
 def layer_normalization(task: Task) -> Kernel:
     """All elements from an axis on; mean and inverse deviation are outputs as well."""
     template = Template(task)
-    x, scale = template.operands(0, 1)
-    bias = template.x[2]
+    x = template.operand(0)
     return _standardized(
         template,
         x.shape,
         _from_axis(task),
         _loaded(x),
-        _affine(scale.broadcast(x.shape), None if bias is None else bias.broadcast(x.shape)),
+        _stretched(template, 1, 2),
         dtype=x.dtype,
         rounds=True,
         statistics=((1, "mean"), (2, "inverse")),
@@ -189,13 +195,13 @@ def layer_normalization(task: Task) -> Kernel:
 def rms_normalization(task: Task) -> Kernel:
     """All elements from an axis on by their root mean square."""
     template = Template(task)
-    x, scale = template.operands(0, 1)
+    x = template.operand(0)
     return _standardized(
         template,
         x.shape,
         _from_axis(task),
         _loaded(x),
-        _affine(scale.broadcast(x.shape)),
+        _stretched(template, 1),
         dtype=x.dtype,
         centred=False,
         divided=True,
@@ -221,14 +227,13 @@ def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
 def skip_layer_normalization(task: Task) -> Kernel:
     """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
     template = Template(task)
-    x, gamma = template.operands(0, 2)
-    beta = template.x[3]
+    x = template.operand(0)
     return _standardized(
         template,
         x.shape,
         (x.rank - 1,),
         _skipped(template, 4),
-        _affine(gamma.broadcast(x.shape), None if beta is None else beta.broadcast(x.shape)),
+        _stretched(template, 2, 3),
         dtype=x.dtype,
         statistics=((1, "mean"), (2, "inverse")),
         total=3,
@@ -239,13 +244,13 @@ def skip_layer_normalization(task: Task) -> Kernel:
 def skip_rms_normalization(task: Task) -> Kernel:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     template = Template(task)
-    x, gamma = template.operands(0, 2)
+    x = template.operand(0)
     return _standardized(
         template,
         x.shape,
         (x.rank - 1,),
         _skipped(template, 3),
-        _affine(gamma.broadcast(x.shape)),
+        _stretched(template, 2),
         dtype=x.dtype,
         centred=False,
         statistics=((1, "0"), (2, "inverse")),

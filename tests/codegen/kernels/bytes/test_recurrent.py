@@ -9,18 +9,14 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import onnx
-import onnx_ir as ir
 import pytest
 
-from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
+from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.runtime import CModel
-from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from tests.codegen.kernels.vectors.harness import runnable
+from tests.codegen.kernels.joined_cases import Joined, joined
 from tests.codegen.kernels.vectors.test_recurrent_conditions import STRICT, UNDEFINED
-from tests.model.running import run_ort
-from tests.ops.contrib_cases import MS, Case, dynamic_quantize_lstm
+from tests.ops.contrib_cases import Case, dynamic_quantize_lstm
 
 NAME, FIXED = "DynamicQuantizeLSTM", (1, 2, 3, 7, 8, 9, 10, 11)
 SHAPES = {
@@ -66,37 +62,16 @@ def cases() -> list[Case]:
 
 
 @functools.cache
-def joined() -> tuple[ir.Model, dict[str, np.ndarray], dict[str, list[np.ndarray]]]:
-    """All cases as one model, its inputs, and for each of its results what ONNX Runtime and numpy say."""
-    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid(MS, 1)]
-    whole = onnx.helper.make_model(onnx.helper.make_graph([], "all", [], []), opset_imports=opsets, ir_version=10)
-    feeds: dict[str, np.ndarray] = {}
-    expected: dict[str, list[np.ndarray]] = {}
-    for number, case in enumerate(cases()):
-        model, given = case.model(), case.feed()
-        executed = Executor(load(model)).run(given).values()
-        for value, array, other in zip(model.graph.output, run_ort(model, given), executed, strict=True):
-            expected[f"k{number}_{value.name}"] = [array, np.asarray(other)]
-        feeds |= {f"k{number}_{name}": array for name, array in given.items()}
-        model = onnx.compose.add_prefix(model, f"k{number}_")
-        for part in ("node", "input", "output", "initializer"):
-            getattr(whole.graph, part).extend(getattr(model.graph, part))
-    return load(whole), feeds, expected
+def every_case() -> Joined:
+    return joined({f"{n}: {case}": (case.model(), case.feed()) for n, case in enumerate(cases())})
 
 
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
 def test_values(isa: Isa) -> None:
-    if isa not in runnable():
-        pytest.skip(f"no {isa.name} here")
-    model, feeds, expected = joined()
-    isas, flags = ((PORTABLE, SCALAR), ("-DMODEL_SCALAR",)) if isa is SCALAR else ((isa,), ())
-    compiled = CModel(model, isas=isas, flags=flags)
+    compiled = every_case().compiled(isa)
     kernels = [k.family for k in compiled.emitted.kernels if k.task.operator.name == NAME]
     assert kernels == ["recurrent bytes"] * len(cases())
-    for name, found in compiled.run(feeds).items():
-        for other in expected[name]:
-            size = max(1.0, float(np.abs(other).max()))
-            np.testing.assert_allclose(found, other, rtol=2e-5, atol=2e-5 * size, err_msg=name)
+    every_case().check(compiled, lambda size: 2e-5 * max(1.0, size))
 
 
 @pytest.mark.parametrize("with_lengths", [False, True])

@@ -6,18 +6,14 @@ import functools
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
+from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.runtime import CModel
-from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from tests.codegen.kernels.vectors.harness import runnable
+from tests.codegen.kernels.joined_cases import Built, Joined, joined
 
-Built = tuple[onnx.ModelProto, dict[str, np.ndarray]]
 FAMILY = "attention of rows"
 TYPES = {"f": TensorProto.FLOAT, "b": TensorProto.BOOL, "i": TensorProto.INT64}
 NAMES = ("q", "k", "v", "mask", "past_key", "past_value", "lengths")
@@ -100,41 +96,17 @@ OURS_ALONE = {"window", "short_mask"}
 
 
 @functools.cache
-def joined() -> tuple[Any, dict[str, np.ndarray], dict[str, list[np.ndarray]]]:
-    """All cases as one model of the newest of their opsets, its inputs, and for each of its results what is right."""
-    whole: onnx.ModelProto | None = None
-    feeds: dict[str, np.ndarray] = {}
-    expected: dict[str, list[np.ndarray]] = {}
-    for name, (model, given) in cases().items():
-        for result, array in Executor(load(model)).run(given).items():
-            expected[f"{name}_{result}"] = [np.asarray(array)]
-        if name not in OURS_ALONE:
-            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            for result, array in zip(model.graph.output, session.run(None, given), strict=True):
-                expected[f"{name}_{result.name}"].append(array)
-        feeds |= {f"{name}_{key}": array for key, array in given.items()}
-        model.opset_import[0].version = 25
-        model = onnx.compose.add_prefix(model, f"{name}_")
-        whole = model if whole is None else onnx.compose.merge_models(whole, model, io_map=[])
-    assert whole is not None
-    return load(whole), feeds, expected
+def every_case() -> Joined:
+    return joined(cases(), OURS_ALONE)
 
 
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
 def test_values(isa: Isa) -> None:
-    if isa not in runnable():
-        pytest.skip(f"no {isa.name} here")
-    model, feeds, expected = joined()
-    isas, flags = ((PORTABLE, SCALAR), ("-DMODEL_SCALAR",)) if isa is SCALAR else ((isa,), ())
-    compiled = CModel(model, isas=isas, flags=flags)
+    compiled = every_case().compiled(isa)
     kernels = [k.family for k in compiled.emitted.kernels]
     assert kernels.count(FAMILY) == len(cases())
     assert {*kernels} <= {FAMILY, "elementwise vectors"}
-    found = compiled.run(feeds)
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        for other in expected[name]:
-            np.testing.assert_allclose(array, other, rtol=2e-5, atol=2e-6, err_msg=name)
+    every_case().check(compiled, lambda size: 2e-6)
 
 
 def test_masked_keys_have_no_influence() -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
+from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from tests.codegen.kernels.vectors.harness import runnable
+from tests.codegen.kernels.joined_cases import Built, Joined, joined
 
 FAMILY = "product with packed bits"
-Built = tuple[onnx.ModelProto, dict[str, np.ndarray]]
 
 
 def built(
@@ -79,34 +75,15 @@ def cases() -> dict[str, Built]:
 
 
 @functools.cache
-def joined() -> tuple[Any, dict[str, np.ndarray], dict[str, list[np.ndarray]]]:
-    """All cases as one model, its inputs, and for each of its results what ONNX Runtime and numpy say."""
-    whole: onnx.ModelProto | None = None
-    feeds: dict[str, np.ndarray] = {}
-    expected: dict[str, list[np.ndarray]] = {}
-    for name, (model, given) in cases().items():
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        expected[f"{name}_y"] = [np.asarray(Executor(load(model)).run(given)["y"]), session.run(None, given)[0]]
-        feeds[f"{name}_x"] = given["x"]
-        model = onnx.compose.add_prefix(model, f"{name}_")
-        whole = model if whole is None else onnx.compose.merge_models(whole, model, io_map=[])
-    assert whole is not None
-    return load(whole), feeds, expected
+def every_case() -> Joined:
+    return joined(cases())
 
 
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
 def test_values(isa: Isa) -> None:
-    if isa not in runnable():
-        pytest.skip(f"no {isa.name} here")
-    model, feeds, expected = joined()
-    isas, flags = ((PORTABLE, SCALAR), ("-DMODEL_SCALAR",)) if isa is SCALAR else ((isa,), ())
-    compiled = CModel(model, isas=isas, flags=flags)
+    compiled = every_case().compiled(isa)
     assert [k.family for k in compiled.emitted.kernels] == [FAMILY] * len(cases())
-    found = compiled.run(feeds)
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        for other in expected[name]:
-            np.testing.assert_allclose(array, other, rtol=2e-5, atol=5e-6 * np.abs(other).max(), err_msg=name)
+    every_case().check(compiled, lambda size: 5e-6 * size)
 
 
 def test_threads_share_columns() -> None:

@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
+from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.runtime import CModel
-from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from tests.codegen.kernels.vectors.harness import runnable
+from tests.codegen.kernels.joined_cases import Built, Joined, joined
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 SHAPES = {
@@ -44,9 +40,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def built(
-    kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], seed: int
-) -> tuple[onnx.ModelProto, Any]:
+def built(kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], seed: int) -> Built:
     """A model of one node, and its inputs."""
     rng = np.random.default_rng(seed)
     time, batch, features, n = shape
@@ -56,10 +50,10 @@ def built(
     def some(*sizes: int) -> np.ndarray:
         return (rng.standard_normal(sizes) / max(sizes[-1], 1) ** 0.5).astype(np.float32)
 
-    weights = {"w": some(d, gates * n, features), "r": some(d, gates * n, n)}
+    weights: dict[str, np.ndarray] = {"w": some(d, gates * n, features), "r": some(d, gates * n, n)}
     if way.get("bias"):
         weights["b"] = some(d, 2 * gates * n)
-    feeds = {"x": rng.standard_normal((time, batch, features)).astype(np.float32)}
+    feeds: dict[str, np.ndarray] = {"x": rng.standard_normal((time, batch, features)).astype(np.float32)}
     lengths = way.get("lengths")
     if lengths:
         (feeds if lengths == "given" else weights)["n"] = rng.integers(1, time + 1, batch).astype(np.int32)
@@ -101,7 +95,7 @@ LSTM_WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def cases() -> dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
+def cases() -> dict[str, Built]:
     """Every kind in every shape, by turns in one of the ways."""
     found = {}
     kinds = [("RNN", {}), ("GRU", {}), ("GRU", {"after": 1}), ("LSTM", {})]
@@ -117,36 +111,16 @@ def cases() -> dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
 
 
 @functools.cache
-def joined() -> tuple[ir.Model, dict[str, np.ndarray], dict[str, list[np.ndarray]]]:
-    """All cases as one model, its inputs, and for each of its results what ONNX Runtime and numpy say."""
-    whole: onnx.ModelProto | None = None
-    feeds: dict[str, np.ndarray] = {}
-    expected: dict[str, list[np.ndarray]] = {}
-    for number, (_, (model, given)) in enumerate(cases().items()):
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        names = [f"k{number}_{o.name}" for o in model.graph.output]
-        executed = Executor(load(model)).run(given).values()
-        for name, array, other in zip(names, session.run(None, given), executed, strict=True):
-            expected[name] = [array, np.asarray(other)]
-        feeds |= {f"k{number}_{name}": array for name, array in given.items()}
-        model = onnx.compose.add_prefix(model, f"k{number}_")
-        whole = model if whole is None else onnx.compose.merge_models(whole, model, io_map=[])
-    assert whole is not None
-    return load(whole), feeds, expected
+def every_case() -> Joined:
+    return joined(cases())
 
 
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
 def test_values(isa: Isa) -> None:
-    if isa not in runnable():
-        pytest.skip(f"no {isa.name} here")
-    model, feeds, expected = joined()
-    isas, flags = ((PORTABLE, SCALAR), ("-DMODEL_SCALAR",)) if isa is SCALAR else ((isa,), ())
-    compiled = CModel(model, isas=isas, flags=flags)
+    compiled = every_case().compiled(isa)
     kernels = [k.family for k in compiled.emitted.kernels if k.task.operator.name in GATES]
     assert kernels == ["recurrent vectors"] * len(cases())
-    for name, found in compiled.run(feeds).items():
-        for other in expected[name]:
-            np.testing.assert_allclose(found, other, rtol=2e-5, atol=2e-6, err_msg=name)
+    every_case().check(compiled, lambda size: 2e-6)
 
 
 @pytest.mark.parametrize("kind", GATES)
