@@ -50,7 +50,7 @@ def _library() -> Any:
 
 def _source() -> str:
     head = (
-        "#define _POSIX_C_SOURCE 200809L\n#include <stddef.h>\ntypedef struct eqsat_pool_1 eqsat_pool;\n"
+        "#define _POSIX_C_SOURCE 200809L\n#include <stddef.h>\ntypedef struct eqsat_pool_2 eqsat_pool;\n"
         "eqsat_pool *eqsat_pool_create(int threads);\nvoid eqsat_pool_destroy(eqsat_pool *pool);\n"
     )
     return head + render("pool.c.jinja", name=_NAME, upper=_NAME.upper(), shares=False)

@@ -137,7 +137,7 @@ class CModel:
         libraries = tuple(library for s in self._served for library in s.code.libraries)
         self._ffi = ffi = cffi.FFI()
         if emitted.threads > 1:
-            ffi.cdef(f"typedef struct eqsat_pool_1 {_NAME}_pool;")
+            ffi.cdef(f"typedef struct eqsat_pool_2 {_NAME}_pool;")
         ffi.cdef(declaration(emitted))
         ffi.cdef(declarations(_NAME, declaration(emitted), self._stateful))
         if profile:
