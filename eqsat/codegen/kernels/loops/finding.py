@@ -82,7 +82,7 @@ def non_max_suppression(task: Task) -> Kernel:
 
     return template.fill(
         "loops/suppression.c.jinja",
-        scratch=2 * 8 * boxes.shape[1],
+        scratch=(2 * 8 + 4 * 4) * boxes.shape[1],
         batches=scores.shape[0],
         classes=scores.shape[1],
         boxes=boxes.shape[1],
