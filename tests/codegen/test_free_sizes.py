@@ -99,6 +99,13 @@ CASES = {
     "pads": "(float[b,s,8] x) => (float[b,p,8] y) {f = Constant<value_ints=[0,1,0,0,2,0]>() y = Pad(x, f)}",
     "edges": "(float[b,s,8] x) => (float[b,p,8] y) "
     '{f = Constant<value_ints=[0,1,0,0,2,0]>() y = Pad<mode="edge">(x, f)}',
+    "cropped pads": "(float[b,s,8] x) => (float[b,p,7] y) {f = Constant<value_ints=[0,2,-3,0,-1,2]>() y = Pad(x, f)}",
+    **{
+        f"cropped {mode}": "(float[b,s,8] x) => (float[b,p,8] y) {t = Concat<axis=1>(x, x, x) "
+        f'f = Constant<value_ints=[0,-1,0,0,1,0]>() u = Pad<mode="{mode}">(t, f) '
+        f'g = Constant<value_ints=[0,1,0,0,-1,0]>() y = Pad<mode="{mode}">(u, g)}}'
+        for mode in ("edge", "reflect", "wrap")
+    },
     "halves": "(float[b,s,8] x) => (float[b,s,4] y, float[b,s,4] z) {y, z = Split<axis=2,num_outputs=2>(x)}",
     "uneven parts": "(float[b,s,8] x, float[b,1,8] c) => (float[b,p,8] y, float[b,q,8] z) "
     "{t = Concat<axis=1>(x, c) y, z = Split<axis=1,num_outputs=2>(t)}",
@@ -140,6 +147,11 @@ CASES = {
     "summation": '(float[b,s,4] x, float[b,s,4] z) => (float[b,s,s] y) {y = Einsum<equation="bid,bjd->bij">(x, z)}',
     "integers": "(float[b,s,8] x) => (float[b,s,8] y) {c = Constant<value_float=0.05>() z = Constant<value=int8{3}>() "
     "q = QuantizeLinear(x, c, z) y = DequantizeLinear(q, c, z)}",
+    "integer softmax": "(uint8[b,s,3] x) => (uint8[b,s,3] y) <float c = {0.05}, float d = {0.00390625}, uint8 z = {0}> "
+    "{y = com.microsoft.QLinearSoftmax<axis=1,opset=13>(x, c, z, d, z)}",
+    "integer softmax of several axes": "(int8[b,s,3] x) => (int8[b,s,3] y) "
+    "<float c = {0.1}, float d = {0.00390625}, int8 z = {-128}> "
+    "{y = com.microsoft.QLinearSoftmax<axis=1,opset=11>(x, c, z, d, z)}",
     "largest": "(float[b,s] x) => (int64[b] y) {y = ArgMax<axis=1,keepdims=0>(x)}",
 }
 """Graphs with the free sizes ``b`` and ``s``; other symbols stand for what is inferred."""

@@ -103,6 +103,7 @@ def loops() -> ir.Model:
             op.Conv(wide, rng.standard_normal((channels, 1, 3, 3)), pads=[1, 1, 1, 1], group=channels),
             op.Conv(wide, rng.standard_normal((8, channels // 2, 1, 1)), group=2),
             op.MaxPool(wide, kernel_shape=[3, 3], strides=[2, 2]), op.MaxPool(wide, kernel_shape=[5, 5], pads=[2] * 4),
+            op.LpPool(x, kernel_shape=[3, 3], strides=[2, 2]), op.LpPool(x, kernel_shape=[5, 5], pads=[2] * 4),
         ]  # fmt: skip
         outputs += [op.ReduceSum(y, keepdims=0) for y in ends]
         outputs.append(op.DynamicQuantizeLinear(x)[1])

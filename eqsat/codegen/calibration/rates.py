@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
+from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import View
 from eqsat.codegen.predict import work
@@ -22,6 +23,7 @@ _PRODUCTS = (
     "matrix loops",
 )
 """Families that compute every product that they count."""
+_HALVES = frozenset(map(dtype_name, HALVES))
 _NOTHING = 4096
 """Size in bytes up to which the time of a kernel is that of starting it."""
 
@@ -43,14 +45,20 @@ def settings(measured: Sequence[tuple[KernelInfo, float]], names: Iterable[str])
 
 
 def _peak(measured: Sequence[tuple[KernelInfo, float]], dtype: str) -> float | None:
-    """MAC/s of convolutions and matrix products of an element type; bytes with and without sign are alike."""
-    alike = ("int8", "uint8") if dtype in ("int8", "uint8") else (dtype,)
+    """MAC/s of convolutions and matrix products of an element type, by the type that they are computed in."""
     rates = []
     for kernel, seconds in measured:
         first = next((x for x in kernel.task.inputs if isinstance(x, View)), None)
-        if kernel.family in _PRODUCTS and first is not None and dtype_name(first.dtype) in alike:
+        if kernel.family in _PRODUCTS and first is not None and _computed(dtype_name(first.dtype)) == _computed(dtype):
             rates.append(work(kernel.task).macs / seconds)
     return _middle_of_best(rates)
+
+
+def _computed(dtype: str) -> str:
+    """The element type of a product's kernel: half precision is computed in float32, bytes without sign as with one."""
+    if dtype == "uint8":
+        return "int8"
+    return "float32" if dtype in _HALVES else dtype
 
 
 def _bandwidth(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:

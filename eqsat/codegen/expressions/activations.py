@@ -43,7 +43,7 @@ form(
     floats="({a} < 0 ? {a} * {alpha} : {a})",
     vector="select@(LESS@({a}, SPLAT@(0.0f)), {a} * {alpha}, {a})",
 )
-form("Mish", floats="{a} * tanh{f}(softplus_{T}({a}))", vector="mish@({a})")
+form("Mish", floats="{a} * tanh_{T}(softplus_{T}({a}))", vector="mish@({a})")
 form(
     "PRelu",
     floats="({a} < 0 ? {a} * {b} : {a})",

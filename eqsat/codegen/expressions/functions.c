@@ -157,12 +157,98 @@ static inline double power_double(double a, double b) {
     return b == 0.5 ? half_power_double(a) : b == 1.0 ? a : b == 2.0 ? a * a : b == 3.0 ? a * a * a : pow(a, b);
 }
 
+/* Functions of double without branches, of which compilers make vectors.
+   e^r - 1 for r up to log(2) / 2, by its series. */
+static inline double small_expm1(double r) {
+    const double q = r * r;
+    double even = 2.08767569878681e-09, odd = 1.6059043836821613e-10;
+    even = 2.755731922398589e-07 + q * even;
+    odd = 2.505210838544172e-08 + q * odd;
+    even = 2.48015873015873e-05 + q * even;
+    odd = 2.7557319223985893e-06 + q * odd;
+    even = 0.001388888888888889 + q * even;
+    odd = 0.0001984126984126984 + q * odd;
+    even = 0.041666666666666664 + q * even;
+    odd = 0.008333333333333333 + q * odd;
+    even = 0.5 + q * even;
+    odd = 0.16666666666666666 + q * odd;
+    return r + q * (even + r * odd);
+}
+
+/* x / log 2 as a whole number: adding 1.5 * 2^52 rounds. */
+static inline double exponent_of(double x) {
+    return (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0;
+}
+
+static inline double without_exponent(double x, double n) {
+    return (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+}
+
+/* 2^n for a whole number n from -1022 to 1023 */
+static inline double power_of_two(double n) {
+    union { double d; uint64_t u; } bits;
+    bits.d = n + 6755399441055744.0;
+    bits.u = (bits.u + 1023u) << 52;
+    return bits.d;
+}
+
+/* e^x, within 1 ulp; in two factors, as 2^n alone may be too large or too small for a double */
+static inline double exp_double(double x) {
+    x = clamp_double(x, -746.0, 710.0);
+    const double n = exponent_of(x);
+    const double half = (n * 0.5 + 6755399441055744.0) - 6755399441055744.0;
+    return (1.0 + small_expm1(without_exponent(x, n))) * power_of_two(half) * power_of_two(n - half);
+}
+
+static inline float exp_float(float x) {
+    return expf(x);
+}
+
+/* log x, within 1 ulp: x = 2^k m, m from sqrt(1/2) to sqrt(2) */
+static inline double log_double(double x) {
+    union { double d; uint64_t u; } v, k, m;
+    const double denormal = x < 2.2250738585072014e-308 ? 1.0 : 0.0;
+    v.d = x > 0.0 ? x : 1.0;
+    v.d = v.d < 2.2250738585072014e-308 ? v.d * 18014398509481984.0 : v.d;
+    k.u = (v.u + UINT64_C(0x00095f619980c433)) >> 52;
+    m.u = v.u - (k.u << 52) + (UINT64_C(1023) << 52);
+    k.u |= UINT64_C(0x4330000000000000);
+    const double n = (k.d - 4503599627371519.0) - 54.0 * denormal;
+    const double f = m.d - 1.0, s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
+    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
+    p = 1.818357216161805012e-01 + z * p;
+    p = 2.222219843214978396e-01 + z * p;
+    p = 2.857142874366239149e-01 + z * p;
+    p = 3.999999999940941908e-01 + z * p;
+    p = z * (6.666666666666735130e-01 + z * p);
+    const double y = n * 6.93147180369123816490e-01 - ((h - (s * (h + p) + n * 1.90821492927058770002e-10)) - f);
+    const double rest = x == 0.0 ? -(double)INFINITY : (double)NAN;
+    const double positive = x < (double)INFINITY ? y : x;
+    return x > 0.0 ? positive : rest;
+}
+
+static inline float log_float(float x) {
+    return logf(x);
+}
+
+/* within 3 ulp, from m = e^2|x| - 1 */
+static inline double tanh_double(double x) {
+    const double a = fabs(x), w = a > 22.0 ? 44.0 : a + a;
+    const double n = exponent_of(w), s = power_of_two(n);
+    const double m = s * small_expm1(without_exponent(w, n)) + (s - 1.0);
+    return copysign(m / (m + 2.0), x);
+}
+
+static inline float tanh_float(float x) {
+    return tanhf(x);
+}
+
 static inline float sigmoid_float(float x) {
     return 1.0f / (expf(-x) + 1.0f);
 }
 
 static inline double sigmoid_double(double x) {
-    return 1.0 / (exp(-x) + 1.0);
+    return 1.0 / (exp_double(-x) + 1.0);
 }
 
 static inline float softplus_float(float x) {
@@ -170,7 +256,7 @@ static inline float softplus_float(float x) {
 }
 
 static inline double softplus_double(double x) {
-    return maximum_double(x, 0.0) + log1p(exp(-fabs(x)));
+    return maximum_double(x, 0.0) + log1p(exp_double(-fabs(x)));
 }
 
 /* The rational approximation of erf on [-4, 4] that Eigen and XLA use; below 4 units in the last place. */
@@ -209,7 +295,7 @@ static inline float gelu_tanh_float(float x) {
 }
 
 static inline double gelu_tanh_double(double x) {
-    return 0.5 * x * (1.0 + tanh(0.79788456080286541 * (x + 0.044714999999999998 * x * x * x)));
+    return 0.5 * x * (1.0 + tanh_double(0.79788456080286541 * (x + 0.044714999999999998 * x * x * x)));
 }
 
 static inline ptrdiff_t clamped_index(int64_t i, ptrdiff_t n) {

@@ -232,6 +232,14 @@ def test_peaks_bandwidth_and_launch():
     assert "peak int8" not in found
 
 
+def test_every_peak_has_a_product(kernels: list[KernelInfo]):
+    """Also those of half precision, whose products are computed in float32."""
+    names = [f"peak {dtype}" for dtype, _ in HOST.peak]
+    found = settings([(kernel, 1e-3) for kernel in kernels], names)
+    assert found.keys() == set(names)
+    assert found["peak float16"] == found["peak bfloat16"] == found["peak float32"] != found["peak float64"]
+
+
 # ---- what is measured ------------------------------------------------------------------------------------------
 
 

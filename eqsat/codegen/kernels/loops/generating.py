@@ -9,6 +9,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops, shape_of
+from eqsat.schema.size_choices import smallest
 
 
 def _known(template: Template, value: np.ndarray) -> Kernel:
@@ -40,7 +41,11 @@ def constant_of_shape(task: Task) -> Kernel:
 @loops("diagonals", "EyeLike", accepts=lambda task: task.epilogue.dtype in NUMBERS | {ir.DataType.BOOL})
 def eye_like(task: Task) -> Kernel:
     """Ones on a diagonal."""
-    return Template(task).fill("loops/generate.c.jinja", kind="EyeLike", k=task.attributes["k"])
+    template = Template(task)
+    rows, columns = template.result().shape
+    row, column = max(-task.attributes["k"], 0), max(task.attributes["k"], 0)
+    ones = smallest(rows - row, columns - column)
+    return template.fill("loops/generate.c.jinja", kind="EyeLike", row=row, column=column, ones=ones)
 
 
 @loops("triangles", "Trilu")

@@ -164,13 +164,16 @@ def _pad_places(task: Task) -> list[list[AxisRun]] | None:
 
 
 def _free_pad(n: int, before: int, after: int, mode: str) -> list[AxisRun]:
-    """The runs of an axis of a free size."""
-    if before < 0 or after < 0:
-        raise Undecided("a negative pad of a free size")
-    first: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (0, 0), "reflect": (before, -1)}
-    last: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (n - 1, 0), "reflect": (n - 2, -1)}
-    first["wrap"], last["wrap"] = (n - before, 1), (0, 1)
-    found = [AxisRun(0, before, *first[mode]), AxisRun(before, n, 0), AxisRun(before + n, after, *last[mode])]
+    """The runs of an axis of a free size; what negative widths leave is padded."""
+    left, right = max(before, 0), max(after, 0)
+    start, kept = left - before, n + (before - left) + (after - right)
+    if (before < 0 or after < 0) and kept < (0 if mode == "constant" else 1):
+        raise Undecided("an axis that negative pads leave empty")
+    first: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (0, 0), "reflect": (left, -1)}
+    last: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (kept - 1, 0), "reflect": (kept - 2, -1)}
+    first["wrap"], last["wrap"] = (kept - left, 1), (0, 1)
+    parts = [(0, left, *first[mode]), (left, kept, 0, 1), (left + kept, right, *last[mode])]
+    found = [AxisRun(at, count, None if source is None else start + source, step) for at, count, source, step in parts]
     return [run for run in found if run.count != 0]
 
 

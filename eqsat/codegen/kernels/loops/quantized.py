@@ -20,7 +20,9 @@ from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.program import RESHAPE, Operand, ProgramNode
+from eqsat.schema.dimension import as_divisor
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.size_questions import is_free
 
 _LETTERS = "abcde"
 
@@ -79,11 +81,16 @@ def qlinear_softmax(task: Task) -> Kernel:
     axis = task.attributes["axis"] % x.rank
     axes = tuple(range(axis, x.rank)) if task.attributes["opset"] < 13 else (axis,)
     kept, reduced = axes_apart(x.shape, axes)
-    shift = math.log(float(np.finfo(np.float32).max) / max(math.prod(reduced), 1)) - 5
+    count, most = math.prod(reduced), float(np.finfo(np.float32).max)
     table, scale = None, task.constant(1)
-    if scale is not None:
-        levels = (np.arange(256) - 255) * np.float64(scale.reshape(()))
-        table = template.table(np.exp(levels + shift).astype(np.float32))
+    if is_free(count):
+        shift = f"log({c_types.literal(most, ir.DataType.DOUBLE)} / {as_divisor(count)}) - 5.0"
+    else:
+        known = math.log(most / max(count, 1)) - 5
+        shift = c_types.literal(known, ir.DataType.DOUBLE)
+        if scale is not None:
+            levels = (np.arange(256) - 255) * np.float64(scale.reshape(()))
+            table = template.table(np.exp(levels + known).astype(np.float32))
     bounds = limits(x.dtype)
     assert bounds is not None
     zero = only(template.x[4])
@@ -94,7 +101,7 @@ def qlinear_softmax(task: Task) -> Kernel:
         at=joined(axes),
         table=table,
         scale=None if table is not None else only(template.x[1]),
-        shift=c_types.literal(shift, ir.DataType.DOUBLE),
+        shift=shift,
         y_scale=only(template.x[3]),
         y_zero=zero,
         overflow=f"({bounds[0]})" if bounds[0] < 0 else zero,

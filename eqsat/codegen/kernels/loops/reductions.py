@@ -71,6 +71,8 @@ REDUCED = tuple(_REAL)
 """The reductions that there are."""
 _TOTALS = 32
 """Accumulators of a sum of adjacent floats."""
+_TOGETHER = 256
+"""Adjacent elements of a result whose accumulators stay in the first cache."""
 _CONVERTED = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 """Of integers these are computed in double and converted at the end."""
 
@@ -133,8 +135,16 @@ def reduce(task: Task) -> Kernel:
     kept, reduced = axes_apart(x.shape, axes)
     along = next((a for a in axes if x.operand.strides[a] == 1 and x.shape[a] != 1), None)
     far = along is not None and x.dtype in FLOATS and not is_free(x.shape[along]) and x.shape[along] >= 2 * _TOTALS
+    # The elements of the result that are neighbours in the input are summed together.
+    near = (a for a in range(x.rank) if a not in axes and x.operand.strides[a] == 1 and x.shape[a] != 1)
     return accumulated(
-        template, kept, reduced, joined(axes), place_in(axes, x.rank, y.rank), innermost=along if far else None
+        template,
+        kept,
+        reduced,
+        joined(axes),
+        place_in(axes, x.rank, y.rank),
+        innermost=along if far else None,
+        beside=next(near, None) if axes and task.operator.name != "ReduceLogSumExp" else None,
     )
 
 
@@ -146,6 +156,7 @@ def accumulated(
     place: Callable[[Sequence[str]], list[str]],
     *,
     innermost: int | None = None,
+    beside: int | None = None,
 ) -> Kernel:
     """The kernel of a reduction.
 
@@ -155,6 +166,7 @@ def accumulated(
         at: Index of an element from the indices of both.
         place: Index of a result.
         innermost: Reduced axis of adjacent floats, of which compilers make vectors if there are several accumulators.
+        beside: Kept axis of adjacent elements, each of which has an accumulator.
     """
     x, name = template.operand(0), template.task.operator.name
     real = x.dtype in FLOATS
@@ -180,6 +192,7 @@ def accumulated(
     extra = {"largest": True} if name == "ReduceLogSumExp" else {}
     return template.fill(
         "loops/reduce.c.jinja",
+        specialised=innermost is not None or beside is not None,
         kept=kept,
         reduced=reduced,
         at=at,
@@ -192,6 +205,9 @@ def accumulated(
         totals=_TOTALS,
         innermost=innermost,
         within=lambda j, text: [text if a == innermost else index for a, index in enumerate(j)],
+        beside=beside,
+        around=[1 if a == beside else n for a, n in enumerate(kept)],
+        together=_TOGETHER,
         outer=[1 if a == innermost else n for a, n in enumerate(reduced)],
         finish=finish,
         **extra,

@@ -21,6 +21,9 @@ from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
+_WIDE = 16
+"""Accumulators of a line of doubles."""
+
 
 def lines(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     """Bounds of the loops over all axes but one."""
@@ -106,9 +109,16 @@ def softmax(task: Task) -> Kernel:
     template = Template(task)
     x = template.operand(0)
     axis = _axis(task)
-    suffix = "f" if x.c == "float" else ""
-    kind = task.operator.name
-    return template.fill("loops/scans.c.jinja", kind=kind, axis=axis, lines=lines(x.shape, axis), c=x.c, f=suffix)
+    return template.fill(
+        "loops/scans.c.jinja",
+        scratch=8 * x.shape[axis] if x.c == "double" else 0,
+        specialised=x.c == "double",
+        kind=task.operator.name,
+        axis=axis,
+        lines=lines(x.shape, axis),
+        c=x.c,
+        wide=_WIDE,
+    )
 
 
 @spelled("Hardmax")

@@ -74,20 +74,40 @@ SHAPES = [
 ]
 
 
+ROWS = "pooling of rows"
+
+
 @pytest.mark.parametrize("kind", ["Max", "Average"])
 @pytest.mark.parametrize("gaps", [False, True])
-def test_windows(kind, gaps):
+@pytest.mark.parametrize("chosen", ["", ROWS])
+def test_windows(kind, gaps, chosen):
     rng = np.random.default_rng(4)
-    cases = [pool_case(rng, kind, shape, kernel, **rest) for shape, kernel, rest in SHAPES]
+    cases = [pool_case(rng, kind, shape, kernel, chosen=chosen, **rest) for shape, kernel, rest in SHAPES]
     if kind == "Average":
-        cases += [pool_case(rng, kind, shape, kernel, include=1, **rest) for shape, kernel, rest in SHAPES[:6]]
-    cases += [global_case(rng, kind, shape) for shape in ((1, 150, 7, 7), (2, 3, 5), (1, 16, 2, 3, 4))]
+        cases += [
+            pool_case(rng, kind, shape, kernel, include=1, chosen=chosen, **rest) for shape, kernel, rest in SHAPES[:6]
+        ]
+    if not chosen:
+        cases += [global_case(rng, kind, shape) for shape in ((1, 150, 7, 7), (2, 3, 5), (1, 16, 2, 3, 4))]
     run(cases, rng=np.random.default_rng(5) if gaps else None)
 
 
-def test_epilogue():
+@pytest.mark.parametrize("width", [1, 3, 15, 16, 17, 31, 33, 64])
+def test_rows_of_every_width(width):
+    rng = np.random.default_rng(9)
+    cases = []
+    for kind in ("Max", "Average"):
+        for size, stride, pads in ((1, 1, 0), (3, 1, 1), (2, 2, 1), (5, 3, 2)):
+            if width + 2 * pads >= size:
+                shape, around = (1, 3, 9, width), (pads,) * 4
+                cases.append(pool_case(rng, kind, shape, (size,) * 2, strides=(stride,) * 2, pads=around, chosen=ROWS))
+    run(cases)
+
+
+@pytest.mark.parametrize("chosen", ["", ROWS])
+def test_epilogue(chosen):
     rng = np.random.default_rng(6)
-    case = pool_case(rng, "Average", (1, 21, 6, 6), (2, 2))
+    case = pool_case(rng, "Average", (1, 21, 6, 6), (2, 2), chosen=chosen)
     other = rng.standard_normal(case.expected.shape).astype(np.float32)
     case.operands, case.steps = [other], [step("Add", 0, 1), step("Relu", 2)]
     case.tolerance = case.tolerance + 2 * UNIT * (np.abs(case.expected) + np.abs(other))
@@ -95,9 +115,10 @@ def test_epilogue():
     run([case])
 
 
-def test_nan_is_the_maximum():
+@pytest.mark.parametrize("chosen", ["", ROWS])
+def test_nan_is_the_maximum(chosen):
     rng = np.random.default_rng(7)
-    case = pool_case(rng, "Max", (1, 19, 8, 8), (3, 3), pads=(1, 1, 1, 1))
+    case = pool_case(rng, "Max", (1, 19, 8, 8), (3, 3), pads=(1, 1, 1, 1), chosen=chosen)
     x = np.asarray(case.inputs[0])
     x[0, 3, 2, 2] = x[0, 17, 7, 7] = np.nan
     case.expected = pooled(x, "Max", (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), (8, 8), 0)
