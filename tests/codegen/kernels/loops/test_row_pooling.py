@@ -54,7 +54,7 @@ def test_as_onnx_runtime(dtype: str, isa: Isa) -> None:
     unit = {"float64": 1e-7, "float16": 1e-3}.get(dtype, 0)
     wanted = session(model(oracle, kinds)).run(None, given)
     for (name, found), want in zip(program.run(feeds).items(), wanted, strict=True):
-        np.testing.assert_allclose(found, want, rtol=8 * unit, atol=8 * unit, err_msg=name)
+        np.testing.assert_allclose(found, np.asarray(want), rtol=8 * unit, atol=8 * unit, err_msg=name)
 
 
 def session(made: ir.Model) -> onnxruntime.InferenceSession:
