@@ -78,7 +78,6 @@ class Proof:
         steps: In the order in which they were proven.
         used: Rules that suffice for all steps, and steps without a rule.
         enodes: E-nodes of all e-graphs.
-        saturations: Number of e-graphs.
         work: Of all e-graphs, in units of :class:`Saturation`.
         over: ``"work limit"``, or ``"time limit"`` for the last guard, if the search ended early; otherwise empty.
     """
@@ -87,7 +86,6 @@ class Proof:
     steps: list[JoinedPair] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     enodes: int = 0
-    saturations: int = 0
     work: float = 0.0
     over: str = ""
 
@@ -274,7 +272,6 @@ class Prover:
         saturation.run()
         self.proof.enodes += saturation.enodes
         self.proof.work += saturation.work
-        self.proof.saturations += 1
         return ConstantClosure(Unions(saturation), rounded=self.rounded)
 
     def _sufficient(

@@ -231,7 +231,7 @@ class Why:
             )
         built = self.nodes.built(clause.layout, classes, answer)
         right = [
-            classes.get(o.variable) if o.variable is not None else self._root(built, o.step, clause, o.output)
+            classes.get(o.variable) if o.variable is not None else self._root(built, o.step, o.output)
             for o in clause.layout.roots
         ]
         if right != roots:
@@ -247,7 +247,7 @@ class Why:
         same = self._named(roots[0] or 0) if end is None else self.text.of(self.snapshot.nodes[end], 1)
         return "there already", f"makes this equal to {same}, which was there already, from {by}"
 
-    def _root(self, built: Sequence[int | None], step: int | None, clause: CompiledClause, output: int) -> int | None:
+    def _root(self, built: Sequence[int | None], step: int | None, output: int) -> int | None:
         found = None if step is None else built[step]
         if found is None:
             return None

@@ -306,7 +306,7 @@ class Left:
             following = []
             for attrs, terms, found in partial:
                 if name in kinds and kinds[name] == ir.AttributeType.FLOAT:
-                    following += self._number(name, bind, attrs, terms, found, defaults, op, pattern)
+                    following += self._number(name, bind, attrs, terms, found, defaults, pattern)
                     continue
                 for value in self._values(op, name, bind, found, x, defaults, pattern):
                     after = found
@@ -318,7 +318,7 @@ class Left:
         yield from partial
 
     def _number(
-        self, name: str, bind: Any, attrs: Any, terms: Any, found: State, defaults: Any, op: OpKey, pattern: ast.Match
+        self, name: str, bind: Any, attrs: Any, terms: Any, found: State, defaults: Any, pattern: ast.Match
     ) -> list[Any]:
         if bind is not None and bind.equals is not None:
             try:

@@ -211,7 +211,7 @@ def _within(rule: Rule, bounds: SizeBounds) -> Within:
         if groups is None:
             continue
         count = 0
-        for dtypes in _types_to_try(rule, groups):
+        for dtypes in _types_to_try(groups):
             forget()
             left = Left(rule, clause, bounds, dtypes)
             ring = Ring()
@@ -242,7 +242,7 @@ def _within(rule: Rule, bounds: SizeBounds) -> Within:
     return Within(bounds, tried, how)
 
 
-def _types_to_try(rule: Rule, groups: Sequence[_Group]) -> Iterator[dict[str, ir.DataType]]:
+def _types_to_try(groups: Sequence[_Group]) -> Iterator[dict[str, ir.DataType]]:
     """One combination of element types: shapes and places do not depend on them, and what does is refused."""
     yield next(_assignments(groups, ()))
 

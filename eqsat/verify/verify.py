@@ -113,7 +113,7 @@ class Verifier:
             map(programs.kernel_work, range(len(programs.kernels)))
         )
         found = self._whole(work, pieces)
-        executed = self._pieces(pieces, work)
+        executed = self._pieces(pieces)
         return Verification(
             agrees=True if found is not None or executed else None,
             outputs=len(self.outputs) if found else 0,
@@ -266,7 +266,7 @@ class Verifier:
 
     # ---- pieces -----------------------------------------------------------------------------------
 
-    def _pieces(self, pieces: Sequence[Piece], whole: int) -> int:
+    def _pieces(self, pieces: Sequence[Piece]) -> int:
         """Checks constants and as many pieces as the budget allows, in execution order; returns how many."""
         programs = self.programs
         budget = PIECES_WORK + WORK_OF_NODE * min(len(programs.nodes), MOST_NODES)

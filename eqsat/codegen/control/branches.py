@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import onnx_ir as ir
 
@@ -52,9 +50,9 @@ class BranchLowering(Lowering):
             reported = [inner[j] for inner in unknown]
             bodies.append(self.body(program, sources, sinks, BRANCH if len(made) > 1 else 1.0, reported))
         self.finish(Branches(tuple(bodies), sizes=tuple(self.sizes.arguments())), outputs)
-        self._read(outputs, len(unknown))
+        self._read(len(unknown))
 
-    def _read(self, outputs: Sequence[ProgramTensor | None], count: int) -> None:
+    def _read(self, count: int) -> None:
         """A further result of the node has the sizes that data decides; they are read after it."""
         if not count:
             return

@@ -25,7 +25,7 @@ def copied(x: View, y: View, isa: Isa) -> Kernel | None:
     if x.dtype != y.dtype or y.strides[inner] != 1 or x.strides[inner] == 0:
         return None
     if x.strides[inner] == 1:
-        return _by_rows(x, y, size, isa)
+        return _by_rows(x, y, size)
     outer = next((a for a in range(inner) if x.strides[a] == 1), None)
     if outer is None or size not in (1, 2, 4, 8):
         return None
@@ -53,7 +53,7 @@ def copied(x: View, y: View, isa: Isa) -> Kernel | None:
     return Kernel(body, helpers=helpers)
 
 
-def _by_rows(x: View, y: View, size: int, isa: Isa) -> Kernel | None:
+def _by_rows(x: View, y: View, size: int) -> Kernel | None:
     inner = y.rank - 1
     if inner == 0 or is_free(y.shape[inner]) or y.shape[inner] * size < _FEWEST:
         return None

@@ -250,7 +250,7 @@ class _Writer:
         for m in range(self.outputs):
             for v in range(vectors):
                 begin = written * (first + v * self.lanes)
-                stores += self._stores(m, v, vectors, first, max(0, min(end - begin, written * self.lanes)))
+                stores += self._stores(m, v, max(0, min(end - begin, written * self.lanes)))
         return _Pieces(count, vectors * self.lanes, first, reductions, stores)
 
     def _reduction(self, band: Band, columns: int, vectors: int, offset: int) -> _Reduction:
@@ -278,7 +278,7 @@ class _Writer:
             sums, f"w0q + {offset}", band.start, loads, products, advance, 1 if unrolled else taps, band.step
         )
 
-    def _stores(self, m: int, v: int, vectors: int, first: int, live: int) -> list[str]:
+    def _stores(self, m: int, v: int, live: int) -> list[str]:
         """Statements that bring the phases of one vector of columns side by side and store them."""
         written = self.at.written[-1]
         phases = [f"c{r}_{m}_{v}" if r < self.y.shape[self.last] else "SPLAT@(0.0f)" for r in range(written)]
