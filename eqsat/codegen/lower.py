@@ -14,7 +14,7 @@ from eqsat.backends.region import Dequantized
 from eqsat.codegen import c_types
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
-from eqsat.codegen.control.lower import SUPPORTED, lower_control
+from eqsat.codegen.control.lower_control import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
 from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
 from eqsat.codegen.family_choice import check_families, decide_entry

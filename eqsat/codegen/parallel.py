@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 MARK = "/* parallel */"
 STAGES = "/* stages */"
-"""In a kernel of which one thread executes all that is not in a stage (``stages.py``)."""
+"""In a kernel of which one thread executes all that is not in a stage (``kernel_stages.py``)."""
 BLOCK_WITHIN = """\
 static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
     return at < 0 ? 0 : at < most ? at : most;
@@ -79,7 +79,7 @@ class _Loop:
 
 
 def whole(body: str) -> str:
-    """A kernel without marks, those of stages (``stages.py``) included."""
+    """A kernel without marks, those of stages (``kernel_stages.py``) included."""
     if MARK not in body:
         return body
     return "\n".join(line for line in body.split("\n") if not _ANY_MARK.fullmatch(line.strip()))

@@ -3,8 +3,8 @@
 A kernel that is worth it gets two functions beside its own: one that unpacks its arguments for a range of blocks, which
 threads of a pool call, and one that packs them and hands the blocks out. Sharing a kernel costs about a microsecond, so
 a kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work. A kernel that is
-sequential calls the threads for its stages (``stages.py``), mostly while they are awake: for those, half of that is
-enough. Threads that sleep are woken once in a run, which takes the caller several microseconds: a program with less
+sequential calls the threads for its stages (``kernel_stages.py``), mostly while they are awake: for those, half of that
+is enough. Threads that sleep are woken once in a run, which takes the caller several microseconds: a program with less
 than :data:`ENOUGH` of such kernels stays on one thread as a whole.
 """
 
@@ -18,10 +18,10 @@ from typing import Any
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.control.control_node import control_of
 from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.kernel_stages import Stages, in_stages
 from eqsat.codegen.parallel import Parts, in_parts
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.predict import Prediction
-from eqsat.codegen.stages import Stages, in_stages
 from eqsat.errors import EqsatError
 from eqsat.rules.ast import Target
 from eqsat.schema.size import Undecided
@@ -90,7 +90,7 @@ class StageShare:
     """How a kernel hands out the blocks of its stages.
 
     Attributes:
-        before: See :class:`~eqsat.codegen.stages.Stages`.
+        before: See :class:`~eqsat.codegen.kernel_stages.Stages`.
         turns: Likewise.
         each: How it does so in each stage.
     """

@@ -14,7 +14,7 @@ from typing import Protocol
 from eqsat.extract.alike import Known, form_of
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import ExtractionSearch
+from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.greedy import greedy

@@ -14,7 +14,7 @@ from eqsat.extract.context import Makers, SharedClasses, State, chosen_of, conte
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.indirect_search import Attempt
-from eqsat.extract.milp.search import ExtractionSearch
+from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import program_cost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from eqsat.codegen.kernel_stages import END, STAGE, in_stages
 from eqsat.codegen.parallel import MARK, STAGES, in_parts, whole
-from eqsat.codegen.stages import END, STAGE, in_stages
 
 
 def test_loops_become_ranges() -> None:

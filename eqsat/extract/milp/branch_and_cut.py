@@ -1,9 +1,9 @@
 """Branch and cut whose rows are found at each node: for relaxations that are close, with rows that come as needed.
 
 HiGHS starts over, presolve and cuts of its own included, whenever a point needs a row that the program lacks. Where
-launches have a price, that is most points. Here the rows of :mod:`eqsat.extract.milp.search` are added at the nodes,
-where the last basis is a start, and mostly a few nodes are enough. The column to branch on is the one whose two sides
-raise the bound most (strong branching, Applegate et al. 1995); columns that count regions come first.
+launches have a price, that is most points. Here the rows of :mod:`eqsat.extract.milp.extraction_search` are added at
+the nodes, where the last basis is a start, and mostly a few nodes are enough. The column to branch on is the one whose
+two sides raise the bound most (strong branching, Applegate et al. 1995); columns that count regions come first.
 """
 
 from __future__ import annotations

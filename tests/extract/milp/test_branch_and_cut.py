@@ -11,8 +11,8 @@ import pytest
 
 from eqsat.extract.effort import Effort
 from eqsat.extract.milp.branch_and_cut import Tree
+from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.milp.highs import IntegerProgram, Rows
-from eqsat.extract.milp.search import ExtractionSearch
 from eqsat.extract.solve import solve
 from tests.extract.oracle import launch_problem, optimum
 
@@ -111,7 +111,7 @@ def test_launches_are_settled_without_starting_over(monkeypatch: pytest.MonkeyPa
         return integer(program, *arguments, **options)
 
     monkeypatch.setattr(Tree, "run", watched)
-    monkeypatch.setattr("eqsat.extract.milp.search.IntegerProgram.integer", counted)
+    monkeypatch.setattr("eqsat.extract.milp.extraction_search.IntegerProgram.integer", counted)
     # Small problems are mostly closed before: here the tree has to find all rows.
     monkeypatch.setattr(ExtractionSearch, "_cut", lambda *_: False)
     monkeypatch.setattr(ExtractionSearch, "_cut_and_probe", lambda _: False)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.models import SHARED
 from benchmarks.zoo import read
-from eqsat.extract.milp.search import ExtractionSearch as ExtractionSearch
+from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.solve import solve
 from eqsat.search import Search
 from tests.extract.oracle import cost, launch_problem, programs

@@ -10,7 +10,7 @@ import pytest
 
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp.search import ExtractionSearch
+from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.problem import Budget, Choice, Problem
 from eqsat.extract.program_cost import check, program_cost
 from eqsat.extract.programs.greedy import greedy

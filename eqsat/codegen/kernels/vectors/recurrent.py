@@ -17,6 +17,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel_stages import END, STAGE
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
 from eqsat.codegen.kernels.shared.families import register
@@ -25,7 +26,6 @@ from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, pack, packed_size, write
 from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
-from eqsat.codegen.stages import END, STAGE
 from eqsat.ops.families.recurrent import Activation, activations
 from eqsat.schema.size_questions import typical
 from eqsat.schema.types import OpKey

@@ -3,7 +3,7 @@
 It needs 36 products instead of 144 for 16 outputs. The price is transforms, weights four times as large, and accuracy:
 transformed numbers are sums with factors up to 8, so the relative error is about ten times that of direct convolution.
 A convolution is computed in this way only if its attribute :data:`ASKED` requests it. Lowering sets that where the
-search chose this family, by the costs of the host's file.
+search chose this family, by the costs of the host's file; :func:`pays` estimates for a single kernel where it helps.
 """
 
 from __future__ import annotations
@@ -134,6 +134,19 @@ def is_possible(task: Task) -> bool:
     assert w is not None
     ones = (1, 1)
     return at.kernel == (3, 3) and at.strides == ones and at.dilations == ones and w.shape[1] == task.view(0).shape[1]
+
+
+def pays(task: Task) -> bool:
+    """Whether the algorithm is estimated to be faster than direct convolution, by a tenth at least."""
+    if not is_possible(task):
+        return False
+    g = grid(task)
+    if g.inputs < 16 or g.outputs < 16:
+        return False
+    vectors = -(-g.outputs // 16)
+    steps = 9 * g.inputs
+    direct = steps * g.batch * _time(g.rows * g.columns, vectors, steps)
+    return _cycles(g, tiles_together(g)) < 0.9 * direct
 
 
 def _time(pixels: int, vectors: int, steps: int) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from eqsat.cli import main
 from eqsat.codegen.kernels import find
-from eqsat.codegen.kernels.vectors.winograd import ASKED, KERNEL
+from eqsat.codegen.kernels.vectors.winograd import ASKED, KERNEL, pays
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from tests.codegen.kernels.vectors.harness import UNIT, run, step
@@ -64,10 +64,13 @@ def test_only_where_asked_for():
     case = winograd_case(np.random.default_rng(4), (1, 64, 56, 56), 64, (1, 1, 1, 1))
     family, task = case.build(None)
     assert family.name == "Winograd convolution"
+    assert pays(task)
     plain = replace(task, attributes={k: v for k, v in task.attributes.items() if k != ASKED})
     direct = find(plain)
     assert direct is not None
     assert direct.name == "direct convolution"
+    small = winograd_case(np.random.default_rng(5), (1, 8, 4, 4), 8, (1, 1, 1, 1)).build(None)[1]
+    assert not pays(small)
 
 
 NET = """<ir_version: 10, opset_import: ["": 21]>
