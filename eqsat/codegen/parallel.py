@@ -5,9 +5,11 @@ many loops as are the whole content of one another, are independent of each othe
 kernel: they write different elements, read nothing that another one writes, and use scratch memory as their own.
 Everything else in the text is executed by each thread that takes part, with scratch memory of its own.
 
-The blocks of a kernel are the iterations of its marked nests, one nest after the other: of as many loops of each as it
-takes to have enough blocks, fewer where a nest does little of the work. Which thread computes a block has no influence
-on what it computes, so results do not depend on the number of threads.
+The iterations of the marked nests, of as many loops of each as it takes to have enough, fewer where a nest does little
+of the work, are as many blocks as a kernel has. A range of blocks is the same share of each nest: the nests are often
+parts of one result, and a thread finds in its cache what it wrote of an operand if it has the same part of it in all
+kernels. Which thread computes an iteration has no influence on what it computes, so results do not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -25,12 +27,18 @@ static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
     return at < 0 ? 0 : at < most ? at : most;
 }
 
+static inline ptrdiff_t block_share(ptrdiff_t at, ptrdiff_t some, ptrdiff_t all) {
+    return some == all ? at : all > 0 ? (ptrdiff_t)((int64_t)at * some / all) : 0;
+}
+
 static inline ptrdiff_t block_row(ptrdiff_t at, ptrdiff_t size) {
     return size > 0 ? at / size : 0;
 }"""
 """What kernels in parts call."""
 _ENOUGH = 64
 """Blocks of the largest nest from which on inner loops need not be cut."""
+_ALL = "BLOCKS"
+"""Stands for the number of all blocks until it is known."""
 _HEAD = re.compile(
     r"(?P<space>\s*)for \((?P<c>ptrdiff_t|size_t) (?P<name>\w+) = 0; (?P=name) < (?P<extent>.+); "
     r"(?P=name)(?:\+\+|(?: \+= (?P<step>\d+)))\)(?P<brace> \{)?"
@@ -119,7 +127,7 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
             made.append(f"{nest[0].space}if (begin <= {before} && {before} < end)")
         elif nest:
             nest = _outer(nest, enough, sizes)
-            text, rounds = _range(nest, before)
+            text, rounds = _range(nest)
             made += text
             inside += [True] * sum(loop.braced for loop in nest)
             number += len(nest)
@@ -133,7 +141,7 @@ def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
         counts.append(rounds)
     total = _sum(counts)
     count = _value(total, sizes)
-    return Parts("\n".join(made), total, count) if counts and count > 1 else None
+    return Parts("\n".join(made).replace(_ALL, total), total, count) if counts and count > 1 else None
 
 
 def _most(lines: list[str], sizes: Mapping[str, int]) -> int:
@@ -186,13 +194,13 @@ def _is_last(lines: list[str]) -> bool:
     return False
 
 
-def _range(nest: list[_Loop], before: str) -> tuple[list[str], str]:
-    """The loops over a range of their blocks, which follow so many others; and how many there are."""
+def _range(nest: list[_Loop]) -> tuple[list[str], str]:
+    """The loops over their share of a range of blocks; and how many blocks they have."""
     rounds = " * ".join(_product(loop.rounds) for loop in nest)
     if all(loop.rounds.isdigit() for loop in nest):
         rounds = str(math.prod(int(loop.rounds) for loop in nest))
     first = nest[0]
-    start, stop = (f"block_within({at} - ({before}), {rounds})" for at in ("begin", "end"))
+    start, stop = (f"block_share({at}, {rounds}, {_ALL})" for at in ("begin", "end"))
     if len(nest) == 1:
         name, step = first.name, f" += {first.step}" if first.step > 1 else "++"
         stop = stop if first.step == 1 else first.at(stop)

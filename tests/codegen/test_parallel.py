@@ -12,10 +12,7 @@ def test_loops_become_ranges() -> None:
     body = f"const int a = 1;\n{MARK}\nfor (ptrdiff_t i = 0; i < 100; i++) {{\n    y0[i] = a;\n}}"
     parts = in_parts(body, {})
     assert parts is not None and (parts.blocks, parts.count) == ("100", 100)
-    assert (
-        "i = (ptrdiff_t)block_within(begin - (0), 100); i < (ptrdiff_t)(block_within(end - (0), 100)); i++"
-        in parts.body
-    )
+    assert "i = (ptrdiff_t)block_share(begin, 100, 100); i < (ptrdiff_t)(block_share(end, 100, 100)); i++" in parts.body
     assert whole(body) == body.replace(f"{MARK}\n", "")
 
 
@@ -41,6 +38,15 @@ def test_loops_become_ranges() -> None:
 def test_blocks_of_a_nest(body: str, blocks: str | None) -> None:
     parts = in_parts(f"{MARK}\n{body}", {"dim_n": 7})
     assert (None if parts is None else parts.blocks) == blocks
+
+
+def test_a_range_is_the_same_share_of_each_nest() -> None:
+    nests = (f"{MARK}\nfor (ptrdiff_t {i} = 0; {i} < {n}; {i}++)\n    y0[{i}] = 1;" for i, n in (("i", 100), ("j", 30)))
+    parts = in_parts("\n".join(nests), {})
+    assert parts is not None and parts.blocks == "130"
+    for name, count in (("i", 100), ("j", 30)):
+        assert f"{name} = (ptrdiff_t)block_share(begin, {count}, 130)" in parts.body
+        assert f"{name} < (ptrdiff_t)(block_share(end, {count}, 130))" in parts.body
 
 
 def test_small_nests_have_few_blocks() -> None:
