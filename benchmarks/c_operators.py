@@ -4,10 +4,10 @@
                                      [--top N] [--repeat 9] [--keep FOLDER] [--kept FOLDER] [--json FILE]
 
 The settings are those of the kernels of each model's program that are predicted to take at least ``--share`` of it
-(files as for ``benchmarks.zoo``), and the lists in ``own_settings.py`` and ``typed_settings.py``, which ``--no-own``
-leaves out. Equal ones are measured once. Each is a model of its own, with the elementwise operators that were fused
-into the kernel. Both run in turn in one process. The figures are the least CPU time of a call, less that of a call that
-does nothing. ``--keep`` writes the settings as models, and ``--kept`` reads them again. Columns:
+(files as for ``benchmarks.zoo``), and the lists in ``own_settings.py``, ``typed_settings.py`` and
+``quantized_settings.py``, which ``--no-own`` leaves out. Equal ones are measured once. Each is a model of its own, with
+the elementwise operators that were fused into the kernel. Both run in turn in one process. The figures are the least CPU
+time of a call, less that of a call that does nothing. ``--keep`` writes the settings as models, and ``--kept`` reads them again. Columns:
 
 - ``C``, ``ORT``: microseconds; ``ratio``: C / ONNX Runtime, by which the table is sorted.
 - ``predicted``: microseconds by the host's file, relative to ``C``.
@@ -37,6 +37,7 @@ from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_model
 from benchmarks.output import write_json
 from benchmarks.own_settings import own
 from benchmarks.peer import session
+from benchmarks.quantized_settings import quantized
 from benchmarks.timing import Run, in_turn
 from benchmarks.typed_settings import typed
 from eqsat.codegen.emitted import KernelInfo
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.keep is not None:
             keep(settings, given.keep)
         settings += list(kept(sorted(given.kept.glob("*.onnx")))) if given.kept is not None else []
-        settings += [] if given.no_own else [*own(), *typed()]
+        settings += [] if given.no_own else [*own(), *typed(), *quantized()]
         nothing = idle()
         for setting in chosen(settings, given.only):
             row = measure(setting, host, given.repeat, nothing)

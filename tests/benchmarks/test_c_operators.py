@@ -13,6 +13,7 @@ from benchmarks import c_operators
 from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_models, with_weights
 from benchmarks.own_settings import own
 from benchmarks.peer import session
+from benchmarks.quantized_settings import quantized
 from benchmarks.typed_settings import typed
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
@@ -86,7 +87,7 @@ def test_kept_settings_are_the_same(tmp_path: Path):
 
 
 def test_own_settings_are_models():
-    settings = [*own(), *typed()]
+    settings = [*own(), *typed(), *quantized()]
     assert len({s.what for s in settings}) > 50
     for setting in settings:
         loaded = load(setting.model)

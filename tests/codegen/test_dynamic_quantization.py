@@ -73,3 +73,44 @@ def test_a_free_size(shape: str, scalar: bool) -> None:
             for last in (-1e3, 1e3):  # Also the elements after the last whole vector count.
                 x[at] = last
                 _agree(model, compiled, x)
+
+
+PRODUCTS = {
+    "weights": "(float[5,33] x) => (float[5,19] y) {y = com.microsoft.DynamicQuantizeMatMul(x, w, s, z, c)}",
+    "without zero point and addend": "(float[2,3,33] x) => (float[2,3,19] y) "
+    "{y = com.microsoft.DynamicQuantizeMatMul(x, w, s)}",
+    "computed weights": "(float[5,33] x, int8[33,19] v) => (float[5,19] y) "
+    "{y = com.microsoft.DynamicQuantizeMatMul(x, v, s, z, c)}",
+    "one scale": "(float[1,33] x) => (float[1,19] y) {y = com.microsoft.DynamicQuantizeMatMul(x, w, t)}",
+    "then more": "(float[5,33] x) => (float[5,19] r) "
+    "{y = com.microsoft.DynamicQuantizeMatMul(x, w, s, z, c) r = Relu(y)}",
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_products(name: str, scalar: bool, dtype: type[np.integer]) -> None:
+    rng = np.random.default_rng(3)
+    text = PRODUCTS[name].replace("int8[33", f"{np.dtype(dtype).name}[33")
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18, "com.microsoft": 1]> g {text}')
+    bounds = np.iinfo(dtype)
+    weights = rng.integers(bounds.min, bounds.max, (33, 19), dtype)
+    constants = {
+        "w": weights,
+        "s": rng.uniform(0.01, 0.1, 19).astype(np.float32),
+        "t": np.array(0.03, np.float32),
+        "z": rng.integers(bounds.min // 8, bounds.max // 8, 19, dtype),
+        "c": rng.standard_normal(19).astype(np.float32),
+    }
+    used = {x for node in model.graph.node for x in node.input}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in constants.items() if n in used)
+    isas, flags = ([PORTABLE, SCALAR], ("-DMODEL_SCALAR",)) if scalar else (None, ())
+    compiled = CModel(load(model), isas=isas, flags=flags)
+    families = {kernel.family for kernel in compiled.emitted.kernels}
+    assert name == "computed weights" or "integer matrix product" in families
+    feeds = {"x": rng.standard_normal((2, 3, 33) if "without" in name else (1 if name == "one scale" else 5, 33))}
+    feeds = {"x": feeds["x"].astype(np.float32)} | ({"v": weights} if name == "computed weights" else {})
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    (found,) = compiled.run(feeds).values()
+    np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-5, atol=1e-5)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
+from eqsat.codegen.elementwise_spelling import spell, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
@@ -21,7 +22,9 @@ from eqsat.codegen.kernels.loops.products import (
     product,
     stacked,
 )
+from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.types import OpKey
 
 
 @loops("integer matrix loops", "MatMulInteger", accepts=lambda task: are(task, BYTES))
@@ -91,6 +94,28 @@ def dynamic_quantize_matmul(task: Task) -> Kernel:
 
     zeros = (None, template.x[3])
     return product(template, p, "uint32_t", y.c, finish, zeros, replaced=quantized, source=left)
+
+
+@spelled("DynamicQuantizeMatMul", domain=MICROSOFT)
+def _quantized_before(node: ProgramNode) -> list[ProgramNode] | None:
+    """The left operand in 8 bits, then a product, as both have kernels of their own."""
+    a, b, b_scale, b_zero, bias = [*node.inputs, None, None][:5]
+    if not isinstance(a, ProgramTensor) or a.dtype != ir.DataType.FLOAT:
+        return None
+    parts = {
+        "quantized": (ir.DataType.UINT8, a.shape),
+        "scale": (ir.DataType.FLOAT, ()),
+        "zero": (ir.DataType.UINT8, ()),
+    }
+    made = [ProgramTensor(f"{node.output.name}_{name}", *part) for name, part in parts.items()]
+    quantize = OpKey("", "DynamicQuantizeLinear")
+    range_of_data = ProgramNode(f"{node.name}_quantized", quantize, {}, [a], [*made], ir.DataType.UINT8)
+    operands = [made[0], b, made[1], b_scale, made[2], b_zero, bias]
+    product_of_bytes = OpKey(MICROSOFT, "MatMulIntegerToFloat")
+    return [
+        *spell(range_of_data),
+        ProgramNode(node.name, product_of_bytes, {}, operands, list(node.outputs), node.dtype),
+    ]
 
 
 @loops("integer matrix loops", "QGemm", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 3))
