@@ -5,9 +5,10 @@
 
 The settings are those of the kernels of each model's program that are predicted to take at least ``--share`` of it
 (files as for ``benchmarks.zoo``), and the lists in ``own_settings.py``, ``typed_settings.py`` and
-``quantized_settings.py``, which ``--no-own`` leaves out. Equal ones are measured once. Each is a model of its own, with
-the elementwise operators that were fused into the kernel. Both run in turn in one process. The figures are the least CPU
-time of a call, less that of a call that does nothing. ``--keep`` writes the settings as models, and ``--kept`` reads them again. Columns:
+``quantized_settings.py``, which ``--no-own`` leaves out. Equal ones are measured once. Each is a model of its own,
+with the elementwise operators that were fused into the kernel. Both run in turn in one process. The figures are the
+least CPU time of a call, less that of a call that does nothing. ``--keep`` writes the settings as models, and
+``--kept`` reads them again. Columns:
 
 - ``C``, ``ORT``: microseconds; ``ratio``: C / ONNX Runtime, by which the table is sorted.
 - ``predicted``: microseconds by the host's file, relative to ``C``.
