@@ -142,7 +142,8 @@ class Attempt:
         wishes = self.drawing.wishes
         wished = name in wishes and chance.happens(WISHED)
         if wished and values is None:
-            shape = wishes.shape(name, shape, dtype, self.env, chance, self.sides, of_size=request.of_size)
+            env = {**self.env, **request.seen}
+            shape = wishes.shape(name, shape, dtype, env, chance, self.sides, of_size=request.of_size)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
         asked = wished and (values is not None or matters)
@@ -315,13 +316,20 @@ class Attempt:
         keys = [key for key in keys_of(pattern, name) if key in wishes]
         if not keys or not self.chance.happens(WISHED):
             return value
-        env: dict[str, object] = dict(self.env)
-        for bind in pattern.attrs:
-            if bind.name is not None and bind.attribute in attrs:
-                env.setdefault(bind.name, attrs[bind.attribute])
-        if pattern.bind is not None:
-            env[pattern.bind] = NodeFacts(pattern.ops[0], tuple(attrs.items()))
+        env = {**self.env, **self.seen(pattern, attrs)}
         return wishes.attribute(keys, value, env, self.chance, self.sides)
+
+    def seen(self, pattern: Match, attrs: Mapping[str, Any]) -> dict[str, object]:
+        """What conditions see of an operator before it is complete: its attributes that are decided."""
+        found: dict[str, object] = {}
+        for bind in pattern.attrs:
+            if bind.name is not None and bind.name not in self.env and bind.attribute in attrs:
+                found[bind.name] = attrs[bind.attribute]
+        if pattern.bind is not None:
+            foreseen = self.env.get(pattern.bind)
+            output = foreseen.output if isinstance(foreseen, NodeFacts) else None
+            found[pattern.bind] = NodeFacts(pattern.ops[0], tuple(attrs.items()), output)
+        return found
 
     def _args(self, pattern: Match) -> list[Pattern | None]:
         args: list[Pattern | None] = []

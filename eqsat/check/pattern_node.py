@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +30,7 @@ class Request:
         fill: The values that it must hold.
         values: Makes a leaf a constant of these contents.
         of_size: Only the number of elements matters: the shape may be another one of as many.
+        seen: What conditions see of the operator: its attributes that are decided.
     """
 
     dtype: ir.DataType
@@ -37,6 +38,7 @@ class Request:
     fill: Fill = "any"
     values: np.ndarray | None = None
     of_size: bool = False
+    seen: Mapping[str, object] = field(default_factory=dict)
 
 
 class _Asked(Protocol):
@@ -52,6 +54,8 @@ class _Asked(Protocol):
     def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any: ...
 
     def operand(self, pattern: Pattern, request: Request) -> Drawn: ...
+
+    def seen(self, pattern: Match, attrs: Mapping[str, Any]) -> dict[str, object]: ...
 
     def wished(self, pattern: Match, dtype: ir.DataType, shape: Shape) -> Shape: ...
 
@@ -136,7 +140,8 @@ class PatternNode:
                 raise Rejected("an absent operand is needed")
             wanted = self.dtype(i) if dtype is None else dtype
             array = None if values is None else np.asarray(values)
-            self._note(i, self._attempt.operand(arg, Request(wanted, shape, fill, array, of_size)))
+            seen = self._attempt.seen(self._pattern, self.attrs) if isinstance(arg, Name) else {}
+            self._note(i, self._attempt.operand(arg, Request(wanted, shape, fill, array, of_size, seen)))
         found = self.known(i)
         assert found is not None
         return found

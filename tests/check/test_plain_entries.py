@@ -60,6 +60,8 @@ def test_conditions_that_contradict_each_other(
         "supports Relu\n        where x.size >= 100000",
         "supports Conv\n        where x.shape[1] % 64 == 0, W.shape[0] * x.shape[1] >= 4097, node.group == 1,"
         " node.strides in ([1, 1], [2, 2]), y.shape[2] * y.shape[3] >= 1024",
+        "supports Conv\n        where B.is_present, W.shape[0] >= 8 * node.group, node.group >= 2",
+        "composite c : exact\n        Conv(x, w, b, group=g)\n        where w.shape[0] >= 16 * g, g >= 3",
         "supports Concat\n        where node.axis == 1,"
         " all([v.rank == 4 and v.dtype == int8 and v.shape[1] % 16 == 0 for v in inputs])",
         'supports LSTM\n        where node.direction == "bidirectional", node.hidden_size % 32 == 0,'

@@ -98,8 +98,7 @@ def convolution_shapes(node: SampledNode, data: int, weight: int) -> int:
         raise Rejected("no groups")
     if kernel is None and outputs % group:
         outputs = group * chance.number(1, 2)
-    node.draw(weight, (outputs, shape[1] // group, *window.kernel))
-    return outputs
+    return node.draw(weight, (outputs, shape[1] // group, *window.kernel))[0]
 
 
 def convolution_output(node: SampledNode, data: int, weight: int) -> Shape:
