@@ -138,6 +138,16 @@ def test_attention_by_equations_is_attention() -> None:
     assert kinds["Attention"] == 1 and "Softmax" not in kinds
 
 
+@pytest.mark.parametrize("scale", ["Div(t, root)", "Mul(scale, t)"])
+def test_attention_that_scales_scores_with_their_bias_is_attention(scale: str) -> None:
+    body = f"""g (float[2,4,48,32] q, float[2,4,32,64] k, float[2,4,64,32] v, float[2,4,48,8] r, float[2,4,8,64] e)
+    => (float[2,4,48,32] y) <float root = {{5.656854}}, float scale = {{0.17677669}}> {{
+        s = MatMul(q, k) positions = MatMul(r, e) t = Add(s, positions)
+        u = {scale} p = Softmax <axis = -1> (u) y = MatMul(p, v) }}"""
+    kinds, _ = _optimized(body, host="ort")
+    assert kinds["Attention"] == 1 and "Softmax" not in kinds
+
+
 def test_products_by_equation_with_free_sizes() -> None:
     model = (
         HEAD
@@ -248,6 +258,14 @@ ONE_COST = {
         "float[2, 3, 1, 1] y",
         "y = GlobalAveragePool(x)",
         "a = Constant<value_ints = [2, 3]>() y = ReduceMean<keepdims = 1>(x, a)",
+    ),
+    "blocks along a moved axis": (
+        # As PyTorch exports an index of two dimensions.
+        "float[1, 2, 6, 4] x",
+        "float[1, 2, 3, 2, 4] y",
+        "i = Constant<value = int64[3, 2, 1] {1, 0, 2, 5, -3, 3}>() first = Transpose<perm = [2, 0, 1, 3]>(x)"
+        " rows = GatherND(first, i) y = Transpose<perm = [2, 3, 0, 1, 4]>(rows)",
+        "i = Constant<value = int64[3, 2] {1, 0, 2, 5, -3, 3}>() y = Gather<axis = 2>(x, i)",
     ),
     "a sum of integers": (
         "int32[2, 9] x",
