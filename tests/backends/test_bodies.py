@@ -113,7 +113,16 @@ def test_from_python(made: Callable[[], tuple[ir.Model, Feed]], target: Path) ->
     assert backend.runs and coverage["units"].called == coverage["units"].total > 0
 
 
-@pytest.mark.parametrize("variant", [{}, {"stateful": False}, {"scratch": 40}, {"declines": True}], ids=str)
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        pytest.param({"stateful": False}, marks=pytest.mark.slow),
+        pytest.param({"scratch": 40}, marks=pytest.mark.slow),
+        {"declines": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("made", MODELS)
 def test_in_c(made: Callable[[], tuple[ir.Model, Feed]], variant: dict, target: Path) -> None:
     model, feed = made()

@@ -124,7 +124,7 @@ def test_a_call_has_nothing_to_call_in_this_process(case: Any, tmp_path: Path) -
         placed(case, CALL, tmp_path).run(case[2], backend="c")
 
 
-@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("stateful", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_backend_computes_it(case: Any, stateful: bool, tmp_path: Path) -> None:
     result, backend = placed(case, "", tmp_path), Soft(stateful=stateful)
     with eqsat.declarations(ERFC):

@@ -43,6 +43,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert lines[2].split()[:2] == ["small", "float32"]
 
 
+@pytest.mark.slow
 def test_a_folder_with_notes_and_a_model_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     saved(FREE, tmp_path / "free.onnx")
     (tmp_path / "free.json").write_text(json.dumps({"dims": {"N": 5}, "feeds": {"i": {"lo": 0, "hi": 5}}}), "utf-8")

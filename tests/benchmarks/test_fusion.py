@@ -14,6 +14,7 @@ from benchmarks.ort_speed import operands, session
 from benchmarks.zoo import files, name_of, notes_of, read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["cpu", "ort"])
 @pytest.mark.parametrize("path", files([str(GRAPHS)]), ids=name_of)
 def test_all_are_found(path: Path, host: str, tmp_path: Path) -> None:
@@ -28,7 +29,10 @@ def test_all_are_found(path: Path, host: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * float(np.abs(a).max()))
 
 
-@pytest.mark.parametrize("network", ["eager", "sdpa", "module", "gqa_rope", "cross_cache"])
+@pytest.mark.parametrize(
+    "network",
+    ["sdpa", *(pytest.param(name, marks=pytest.mark.slow) for name in ("eager", "module", "gqa_rope", "cross_cache"))],
+)
 def test_both_exporters_have_one_cost(network: str) -> None:
     costs = [
         eqsat.optimize(read(GRAPHS / f"{network}_{how}.onnx.xz"), targets=["dnnl"]).cost for how in ("ts", "dynamo")

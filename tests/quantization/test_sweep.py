@@ -49,6 +49,7 @@ def test_from_the_cheapest_to_the_most_accurate(swept: QuantizationResult) -> No
         assert point.predicted >= (point.required or -math.inf)
 
 
+@pytest.mark.slow
 def test_each_costs_what_its_budget_costs_by_itself(swept: QuantizationResult) -> None:
     model = residual()
     compared = 0
@@ -89,7 +90,7 @@ def test_the_result_is_in_the_sweep_where_it_is_better() -> None:
     assert without_needless(points, points[1]) == tuple(points)
 
 
-@pytest.mark.parametrize("budget", [None, "45dB"])
+@pytest.mark.parametrize("budget", [None, pytest.param("45dB", marks=pytest.mark.slow)])
 def test_the_sweep_and_the_head_agree(budget: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each search of the sweep is cut short, so that its programs are proven only by what the result knows.
     def cut_short(*arguments: Any, **options: Any) -> Solution:
@@ -133,6 +134,7 @@ def test_the_report_shows_it(swept: QuantizationResult) -> None:
     assert "Cost against accuracy" not in to_html(without.summary)
 
 
+@pytest.mark.slow
 def test_a_sweep_changes_no_result() -> None:
     model = residual()
     cases: list[dict[str, Any]] = [
