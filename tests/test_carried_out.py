@@ -56,6 +56,7 @@ def _target(folder: Path, text: str) -> Path:
     return folder / "mine.target"
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_that_places_an_annotation_is_refused(tmp_path: Path) -> None:
     rules = [_rules(tmp_path, WRONG_ANNOTATION)]
     for call in (

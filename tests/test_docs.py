@@ -242,6 +242,7 @@ def test_output_is_compared() -> None:
     assert not matches("a ... c", "a b d")
 
 
+@pytest.mark.slow
 def test_failures_are_failures(tmp_path: Path) -> None:
     page = tmp_path / "p.md"
     with pytest.raises(AssertionError, match="exit code 3"):

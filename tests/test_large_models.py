@@ -80,6 +80,7 @@ def test_constants_of_a_model_as_it_stands_cost_nothing(monkeypatch: pytest.Monk
     assert result.cost == pytest.approx(usual.baseline_cost)
 
 
+@pytest.mark.slow
 def test_wherever_the_time_is_over_the_result_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is looked at so many times, then the time is over: nothing in between is taken for a result."""
     reasons = []
@@ -153,6 +154,7 @@ def test_a_long_chain_is_searched_without_recursion_and_in_few_steps() -> None:
     np.testing.assert_allclose(result.run({"x": x})["out"], want, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_large_constants_is_folded_without_recursion() -> None:
     length = 2000
     lines = [

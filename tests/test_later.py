@@ -88,6 +88,7 @@ print((onnx_ir.SymbolicDim("N") + 1).evaluate({{"N": 3}}))
     assert printed(program) == ["True True", "4"]
 
 
+@pytest.mark.slow
 def test_a_second_process_imports_neither_the_parser_nor_code_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ print(result.cost, *(node.op_type for node in result.model.graph))
     assert second == ["", first[1]]
 
 
+@pytest.mark.slow
 def test_what_waits_works_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules of one's own, an operator of which only the reference knows the values, and generated C."""
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path))

@@ -47,6 +47,7 @@ def test_a_listed_rule_is_not_refuted(rule: Rule) -> None:
     assert verdict_of(check_rule(rule, instances=20, attempts=1500, pointed=True)) != "refuted"
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert proofs.main(["--only", "add_01", "not_02", "--json", str(tmp_path / "rows.json")]) == 0
     rows = json.loads((tmp_path / "rows.json").read_text("utf-8"))["rows"]

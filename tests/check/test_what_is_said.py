@@ -51,6 +51,7 @@ def test_an_exception_within_an_instance_is_said_and_ends_no_verdict(monkeypatch
     assert found.verdict == "undecided" and "ZeroDivisionError: division by zero" in found.reason
 
 
+@pytest.mark.slow
 def test_the_order_of_operands_is_the_operators_business() -> None:
     (rule,) = read_text("rule r : exact\n    Max(x, y)  =>  Max(y, x)\n").rules
     (found,) = eqsat.check_rules(rule)

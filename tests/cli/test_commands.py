@@ -86,6 +86,7 @@ def test_optimize_is_deterministic(capsys: Capture) -> None:
     assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> None:
     Path("wrong.rules").write_text("rule wrong : real\n    Max(x, 0)  =>  x\n", "utf-8")
     arguments = ["optimize", "net.onnx", "--dim", "N=3", "-r", "wrong.rules", "--trust", "-o", "out.onnx"]

@@ -51,6 +51,7 @@ def test_list(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert lines[3].endswith("A comment of two lines.")
 
 
+@pytest.mark.slow
 def test_list_of_the_shipped_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -158,6 +159,7 @@ def test_egg_text_is_egglog_with_both_stages(text: str) -> None:
     assert shown.count(":ruleset find_a") == shown.count(":ruleset apply_a") >= 1
 
 
+@pytest.mark.slow
 def test_every_shipped_rule_can_be_shown_as_egglog() -> None:
     egraph = EGraph()
     for entry in list_rules(shipped_rules()):

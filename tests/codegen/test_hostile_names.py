@@ -101,6 +101,7 @@ def test_the_header_is_cplusplus(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
+@pytest.mark.slow
 def test_macros_of_the_headers_are_no_arguments(tmp_path: Path) -> None:
     """Every macro that a generated program can see, as the name of an input."""
     headers = "float math stddef stdint stdio stdlib string time immintrin"

@@ -138,6 +138,7 @@ def test_every_kernel_of_networks_has_a_cost(seed: int):
     assert check(generate(load(random_model(seed)), isas=())) > 0
 
 
+@pytest.mark.slow
 def test_every_kernel_of_node_cases_has_a_cost():
     """All operators that have C, all element types, scalars and empty tensors."""
     for name in conformance.expected()[::EVERY]:

@@ -141,6 +141,7 @@ def test_what_is_one_number_is_no_part_of_other_terms() -> None:
     assert not any("Sub(x, x)" in left and left != "Sub(x, x)" for left, _ in pairs)
 
 
+@pytest.mark.slow
 def test_a_number_stands_for_a_tensor() -> None:
     found = discover_rules(["Sub", "Neg"], size=1, variables=1, constants=[0.0], default_rules=False)
     assert "Sub(x, x)  =>  0" in texts(found)

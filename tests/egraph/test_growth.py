@@ -27,7 +27,14 @@ MOST_SPELLINGS = 5
 MOST_ROUNDS = 8
 
 
-@pytest.fixture(scope="module", params=list(CHAINS))
+LONG = ("post_norm", "post_norm_spelled", "pre_norm_spelled")
+"""Chains that take the longest."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CHAINS],
+)
 def searches(request: pytest.FixtureRequest) -> dict[int, Search]:
     """By depth, with all shipped rules."""
     return {depth: Search.of(CHAINS[request.param](depth), time_limit=600) for depth in DEPTHS}

@@ -385,6 +385,7 @@ def test_values_refute_a_wrong_rule_and_name_it(rules: str, a: str, b: str, tmp_
     assert "cap" in found.places[0].reason
 
 
+@pytest.mark.slow
 def test_a_difference_that_rounding_explains_refutes_no_rule(tmp_path: Path) -> None:
     sum_and_difference = text("c = Constant<value_float = 300.0>() \n s = Mul(x, x) \n a = Add(s, c) \n y = Sub(a, c)")
     file = tmp_path / "mine.rules"

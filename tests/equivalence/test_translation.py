@@ -55,6 +55,7 @@ def test_what_is_not_proven_is_said() -> None:
     assert proof.statement == "equal on 3 inputs, not proven"
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_is_seen(tmp_path: Path) -> None:
     rules = tmp_path / "wrong.rules"
     rules.write_text("rule wrong : exact\n    Relu(x)  =>  x\n", "utf-8")

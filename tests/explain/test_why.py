@@ -198,6 +198,7 @@ def test_the_search_and_the_explanation_agree(model: str) -> None:
         assert bool(applied[said.name]) == bool(outcomes & {"applied", "there already"}), str(said)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, rules = tmp_path / "m.onnxtxt", tmp_path / "my.rules"
     model.write_text(MODEL, "utf-8")

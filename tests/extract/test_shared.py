@@ -285,6 +285,7 @@ def test_deep_networks_with_sums_that_are_computed_once_more_are_proven() -> Non
         assert solve(problem).stop_reason == "optimal"
 
 
+@pytest.mark.slow
 def test_deep_networks_of_equal_layers_cost_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
     one = PartwiseSearch._searched

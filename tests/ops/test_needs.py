@@ -18,6 +18,7 @@ from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 
 
+@pytest.mark.slow
 def test_needs_cover_results() -> None:
     """A need below what is made would let a bomb pass; the suite has each operator in many forms."""
     seen: dict[str, int] = {}

@@ -104,6 +104,7 @@ def test_a_sweep_is_monotone(name: str) -> None:
     assert results[0].tensors == ()
 
 
+@pytest.mark.slow
 def test_what_is_measured_decides() -> None:
     # The noise is measured on one sample only, where it happens to be small; the budget lies between.
     model = residual()

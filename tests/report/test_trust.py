@@ -103,6 +103,7 @@ def test_a_rule_that_leaves_nothing_but_an_input_is_trusted_and_explained(tmp_pa
     assert rules == ("relu_twice", "sinh_of_asinh")
 
 
+@pytest.mark.slow
 def test_a_rule_that_leaves_nothing_but_a_constant_is_trusted(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
     file.write_text(

@@ -234,6 +234,7 @@ def test_an_option_of_a_part_changes_that_part_alone(capsys: pytest.CaptureFixtu
     assert cost("ethos_n, ccompiler -launch=1e-3, cpu") == plain
 
 
+@pytest.mark.slow
 def test_a_composite_target_in_a_variable(here: Path) -> None:
     """Blanks and commas reach the program through a shell, as the post explains: both pairs of quotes are needed."""
     root = str(Path(__file__).parents[2])

@@ -339,6 +339,7 @@ def test_the_advice_for_python_functions_leads_to_c(call: str, host: str | None,
     assert ("npu_scaled_relu(" in emitted.files.get("model_npu.h", "")) == bool(call)
 
 
+@pytest.mark.slow
 def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rules, target = map(str, files)
     source, out = str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx")

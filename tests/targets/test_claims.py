@@ -60,6 +60,7 @@ def test_a_wrong_operator_is_refused_wherever_the_target_is_used(
     assert "mine.conv_relu" in said and "counterexample" in said
 
 
+@pytest.mark.slow
 def test_a_right_operator_is_used_and_trusted(tmp_path: Path) -> None:
     file = _target(tmp_path, FUSED.format("Relu"))
     assert [found.verdict for found in eqsat.check_rules(file)] == ["holds"]

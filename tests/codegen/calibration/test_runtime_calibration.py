@@ -94,6 +94,7 @@ def test_which_hosts_are_runtimes() -> None:
     }
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     eqsat.save(model(), "m.onnx")

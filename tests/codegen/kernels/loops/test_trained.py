@@ -132,6 +132,7 @@ def test_whole_models_in_c_agree_with_onnx_runtime() -> None:
             _near(next(found), theirs, case)
 
 
+@pytest.mark.slow
 def test_the_number_of_rows_may_be_free() -> None:
     cases = [case for case in _whole_models() if len(case.inputs) == 1 and case.inputs[0].ndim == 2]
     compiled = eqsat.compile(_joined(cases, free=True), dims={"rows": (1, 64)})
