@@ -35,6 +35,8 @@ find and takes a quarter of the time. Some tests set their own level; `make chec
 """
 IN_PARTS = bool(os.environ.get("EQSAT_TEST_PARTS"))
 """Whether kernels are executed block by block, as threads would, the last one first."""
+MOST_OWNERS = 500
+"""Blocks of a kernel up to which it is checked which of them writes what."""
 FILL = 0xA5
 """What bytes hold that no kernel may write."""
 
@@ -182,7 +184,11 @@ def function(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list
         f"for (ptrdiff_t k = {parts.blocks}; k-- > 0;) {{ {clear}{name}_part({', '.join([*names, 'k', 'k + 1'])}); }}"
     )
     part = head.replace(f"void {name}(", f"void {name}_part(")[:-1] + ", ptrdiff_t begin, ptrdiff_t end)"
-    return f"{part};\n{part}\n{{\n{unused}{parts.body}\n}}\n{head};\n{head}\n{{\n{calls}\n}}\n", names
+    blocks = f"ptrdiff_t {name}_blocks(void)"
+    return (
+        f"{blocks};\n{blocks}\n{{\nreturn {parts.blocks};\n}}\n{part};\n{part}\n{{\n{unused}{parts.body}\n}}\n"
+        f"{head};\n{head}\n{{\n{calls}\n}}\n"
+    ), names
 
 
 def source(
@@ -261,4 +267,26 @@ def call(library: ctypes.CDLL, name: str, case: Case, kernel: Kernel, names: Seq
     getattr(library, name)(*(ctypes.c_void_p(p) for p in pointers))
     assert (held["scratch"][kernel.scratch :] == FILL).all(), f"{name} writes after its scratch"
     assert y.untouched(), f"{name} writes beside its output"
-    return y.array().copy()
+    result = y.array().copy()
+    if hasattr(library, f"{name}_part"):
+        check_owners(library, name, [ctypes.c_void_p(p) for p in pointers], y.buffer, held["scratch"])
+    return result
+
+
+def check_owners(
+    library: ctypes.CDLL, name: str, pointers: Sequence[ctypes.c_void_p], output: np.ndarray, scratch: np.ndarray
+) -> None:
+    """No byte is written by two blocks: threads that write the same element race, also where they write the same."""
+    blocks, part = getattr(library, f"{name}_blocks"), getattr(library, f"{name}_part")
+    blocks.restype = ctypes.c_ssize_t
+    count = blocks()
+    if count > MOST_OWNERS:
+        return
+    owner = np.full(output.shape, -1)
+    for k in range(count):
+        output[:], scratch[:] = FILL, FILL
+        part(*pointers, ctypes.c_ssize_t(k), ctypes.c_ssize_t(k + 1))
+        written = output != FILL
+        taken = written & (owner >= 0)
+        assert not taken.any(), f"{name}: block {k} writes what block {owner[taken][0]} of {count} wrote"
+        owner[written] = k
