@@ -87,6 +87,7 @@ def test_only_inputs_beyond_the_usual_show_some_differences(tmp_path: Path) -> N
         eqsat.optimize(eqsat.graph(op.Relu(x)), rules=[rules], trust=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [WRONG_ANNOTATION, WRONG])
 def test_a_proof_starts_from_the_model_as_it_was_given(wrong: str, tmp_path: Path) -> None:
     options: dict[str, Any] = (

@@ -51,6 +51,7 @@ def test_c_does_not_refer_to_an_executor_that_knows_no_more(tmp_path: Path) -> N
     assert "numpy" not in caught.value.hint and f"`operator {NAME}(...) = ...`" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "zero", "signed", "narrow"), [(4, 0, 1, 0), (3, 0, 1, 1), (2, 3, 0, 0), (3, 1, 0, 1)])
 def test_the_declaration_of_the_page_is_what_qonnx_computes(
     bits: int, zero: int, signed: int, narrow: int, tmp_path: Path

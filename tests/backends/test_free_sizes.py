@@ -155,6 +155,7 @@ def test_the_results_are_the_backends(result: eqsat.Result) -> None:
     assert max(float(np.abs(got[name] - want[name]).max()) for name in want) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stateful", [False, True])
 def test_the_folder_is_right_at_any_size(result: eqsat.Result, stateful: bool, tmp_path: Path) -> None:
     """Its own check, with and without the backend: the header declares what the program defines."""

@@ -25,6 +25,7 @@ def saved(text: str, path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model, figures = saved(SMALL, tmp_path / "small.onnx"), tmp_path / "figures.json"
     arguments = [str(model), "--threads", "1", "2", "--repeat", "3", "--json", str(figures)]
