@@ -204,7 +204,7 @@ static inline float exp_float(float x) {
     return expf(x);
 }
 
-/* log x, within 1 ulp: x = 2^k m, m from sqrt(1/2) to sqrt(2) */
+/* log x, within 1 ulp: x = 2^k m, m from sqrt(1/2) to sqrt(2); log m = 2 s + s p, s = (m - 1) / (m + 1), by its series */
 static inline double log_double(double x) {
     union { double d; uint64_t u; } v, k, m;
     const double denormal = x < 2.2250738585072014e-308 ? 1.0 : 0.0;
@@ -215,12 +215,17 @@ static inline double log_double(double x) {
     k.u |= UINT64_C(0x4330000000000000);
     const double n = (k.d - 4503599627371519.0) - 54.0 * denormal;
     const double f = m.d - 1.0, s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
-    double p = 1.531383769920937332e-01 + z * 1.479819860511658591e-01;
-    p = 1.818357216161805012e-01 + z * p;
-    p = 2.222219843214978396e-01 + z * p;
-    p = 2.857142874366239149e-01 + z * p;
-    p = 3.999999999940941908e-01 + z * p;
-    p = z * (6.666666666666735130e-01 + z * p);
+    double p = 0.09523809523809523;
+    p = 0.10526315789473684 + z * p;
+    p = 0.11764705882352941 + z * p;
+    p = 0.13333333333333333 + z * p;
+    p = 0.15384615384615385 + z * p;
+    p = 0.18181818181818182 + z * p;
+    p = 0.2222222222222222 + z * p;
+    p = 0.2857142857142857 + z * p;
+    p = 0.4 + z * p;
+    p = 0.6666666666666666 + z * p;
+    p *= z;
     const double y = n * 6.93147180369123816490e-01 - ((h - (s * (h + p) + n * 1.90821492927058770002e-10)) - f);
     const double rest = x == 0.0 ? -(double)INFINITY : (double)NAN;
     const double positive = x < (double)INFINITY ? y : x;
