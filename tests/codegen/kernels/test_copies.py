@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -11,9 +13,13 @@ import eqsat
 from eqsat import op
 from eqsat.codegen import sharing
 from eqsat.codegen.isa import AVX2, AVX512, PORTABLE, SCALAR, Isa
+from eqsat.codegen.kernel import Epilogue, Task, View
+from eqsat.codegen.kernels.shared.copies import copied
+from eqsat.codegen.program import IDENTITY
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
-from tests.codegen.kernels.kernel_cases import runnable
+from tests.codegen.kernels import kernel_cases
+from tests.codegen.kernels.kernel_cases import Memory, aligned, runnable
 
 UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 TYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "bool", "int16", "uint32", "int64")
@@ -64,6 +70,33 @@ def test_values(dtype: str, isas: tuple[Isa, ...], monkeypatch: pytest.MonkeyPat
             assert found.shape == want.shape
             assert found.dtype == want.dtype
             assert found.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [ir.DataType.INT8, ir.DataType.UINT16, ir.DataType.FLOAT, ir.DataType.DOUBLE])
+def test_no_element_is_written_by_two_blocks(dtype: ir.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cases, "IN_PARTS", True)
+    shapes = [(rows, columns) for rows in (3, 24, 65, 169) for columns in (7, 18, 64, 131)]
+    rng, texts, helpers, cases = np.random.default_rng(5), [], {}, []
+    for isa in runnable():
+        for rows, columns in shapes:
+            x, y = View.dense(dtype, (rows, columns), (1, 0)), View.dense(dtype, (rows, columns))
+            task = Task(IDENTITY, {}, (x,), (y,), Epilogue(dtype))
+            kernel = copied(x, y, isa)
+            assert kernel is not None
+            name = f"copy_{rows}_{columns}_{isa.name}"
+            text, names = kernel_cases.function(name, task, kernel, isa)
+            texts.append(text)
+            helpers.update(dict.fromkeys(kernel.helpers))
+            size = rows * columns * dtype.itemsize
+            given = Memory(x, aligned(int(size), rng), 0)
+            cases.append(
+                (name, SimpleNamespace(memory={"x0": given, "y0": Memory(y, aligned(int(size)), 0)}), kernel, names)
+            )
+    library = kernel_cases.compiled(kernel_cases.INCLUDES + "\n".join([*helpers, *texts]), kernel_cases.QUICK)
+    assert any(hasattr(library, f"{name}_part") for name, *_ in cases)
+    for name, case, kernel, names in cases:
+        found = kernel_cases.call(library, name, case, kernel, names)
+        assert found.tobytes() == case.memory["x0"].array().tobytes()
 
 
 def test_free_sizes() -> None:
