@@ -106,6 +106,47 @@ CASES = {
         for mode in ("edge", "reflect", "wrap")
         for left, right in ((-1, 1), (1, -1))
     },
+    "halves": "(float[b,s,8] x) => (float[b,s,4] y, float[b,s,4] z) {y, z = Split<axis=2,num_outputs=2>(x)}",
+    "uneven parts": "(float[b,s,8] x, float[b,1,8] c) => (float[b,p,8] y, float[b,q,8] z) "
+    "{t = Concat<axis=1>(x, c) y, z = Split<axis=1,num_outputs=2>(t)}",
+    "backwards": "(float[b,s,8] x) => (float[b,p,8] y) {a = Constant<value_ints=[-1]>() "
+    "e = Constant<value_ints=[-9999]>() i = Constant<value_ints=[1]>() k = Constant<value_ints=[-1]>() "
+    "t = Slice(x, a, e, i, k) y = Neg(t)}",
+    "in steps": "(float[b,s,8] x) => (float[b,p,8] y) {a = Constant<value_ints=[2]>() "
+    "e = Constant<value_ints=[-1]>() i = Constant<value_ints=[1]>() k = Constant<value_ints=[3]>() "
+    "t = Slice(x, a, e, i, k) y = Neg(t)}",
+    "convolution": f"(float[b,3,9,9] x) => (float[b,20,9,9] y) <{weights('w', 20, 3, 3, 3)}, {weights('c', 20)}> "
+    "{t = Conv<pads=[1,1,1,1]>(x, w, c) y = Relu(t)}",
+    "convolution of free sides": f"(float[1,3,s,b] x) => (float[1,20,p,q] y) <{weights('w', 20, 3, 3, 3)}> "
+    "{y = Conv<pads=[1,1,1,1],strides=[2,2]>(x, w)}",
+    "convolution of one axis": f"(float[b,3,s] x) => (float[b,20,p] y) <{weights('w', 20, 3, 3)}> "
+    "{t = Conv<pads=[1,1]>(x, w) y = Relu(t)}",
+    "depthwise convolution": f"(float[1,16,s,b] x) => (float[1,16,p,q] y) <{weights('w', 16, 1, 3, 3)}> "
+    "{y = Conv<pads=[1,1,1,1],group=16>(x, w)}",
+    "transposed convolution": f"(float[b,12,5,5] x) => (float[b,20,10,10] y) <{weights('w', 12, 20, 3, 3)}> "
+    "{t = ConvTranspose<pads=[1,1,1,1],strides=[2,2],output_padding=[1,1]>(x, w) y = Relu(t)}",
+    "transposed convolution of free sides": f"(float[1,12,s,b] x) => (float[1,20,p,q] y) "
+    f"<{weights('w', 12, 20, 3, 3)}> {{y = ConvTranspose<pads=[1,1,1,1],strides=[2,2]>(x, w)}}",
+    "max pool": "(float[b,16,s,9] x) => (float[b,16,p,5] y) "
+    "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(x)}",
+    "average pool": "(float[1,16,s,b] x) => (float[1,16,p,q] y) "
+    "{y = AveragePool<kernel_shape=[3,3],pads=[1,1,1,1]>(x)}",
+    "pool rounded up": "(float[b,3,s,9] x) => (float[b,3,p,5] y) "
+    "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1],ceil_mode=1>(x)}",
+    "pool without windows in the padding": "(float[b,3,s] x) => (float[b,3,p] y) "
+    "{y = AveragePool<kernel_shape=[3],strides=[3],pads=[1,1],ceil_mode=1,count_include_pad=1>(x)}",
+    "pool of the same size": "(float[b,3,s] x) => (float[b,3,p] y) "
+    '{y = AveragePool<kernel_shape=[2],strides=[2],auto_pad="SAME_LOWER">(x)}',
+    "convolution of the same size": f"(float[1,3,s,b] x) => (float[1,20,p,q] y) <{weights('w', 20, 3, 3, 3)}> "
+    '{y = Conv<auto_pad="SAME_UPPER",strides=[2,2]>(x, w)}',
+    "convolution by weights of an input": "(float[b,3,s] x, float[4,3,3] w) => (float[b,4,p] y) "
+    '{y = Conv<auto_pad="SAME_LOWER",strides=[3]>(x, w)}',
+    "global pool": "(float[b,16,s,9] x) => (float[b,16,1,1] y) {y = GlobalAveragePool(x)}",
+    "recurrence": f"(float[s,b,4] x) => (float[s,1,b,3] y) <{weights('w', 1, 12, 4)}, {weights('r', 1, 12, 3)}> "
+    "{y = LSTM<hidden_size=3>(x, w, r)}",
+    "summation": '(float[b,s,4] x, float[b,s,4] z) => (float[b,s,s] y) {y = Einsum<equation="bid,bjd->bij">(x, z)}',
+    "integers": "(float[b,s,8] x) => (float[b,s,8] y) {c = Constant<value_float=0.05>() z = Constant<value=int8{3}>() "
+    "q = QuantizeLinear(x, c, z) y = DequantizeLinear(q, c, z)}",
     "integer softmax": "(uint8[b,s,3] x) => (uint8[b,s,3] y) <float c = {0.05}, float d = {0.00390625}, uint8 z = {0}> "
     "{y = com.microsoft.QLinearSoftmax<axis=1,opset=13>(x, c, z, d, z)}",
     "integer softmax of several axes": "(int8[b,s,3] x) => (int8[b,s,3] y) "
