@@ -51,6 +51,22 @@ def _is_list_of_names(value: Any) -> bool:
     return _is_list(value) and all(isinstance(name, str) for name in value)
 
 
+def _is_rule(value: Any) -> bool:
+    return _is_path(value) or type(value).__name__ == "Rule"
+
+
+def _is_list_of_rules(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_rule, value))
+
+
+def _is_target(value: Any) -> bool:
+    return _is_path(value) or type(value).__name__ == "Target"
+
+
+def _is_targets(value: Any) -> bool:
+    return _is_target(value) or (isinstance(value, (list, tuple)) and all(map(_is_target, value)))
+
+
 def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ == "bool"
 
@@ -83,7 +99,11 @@ KINDS: Mapping[str, Kind] = {
         "a mapping from composite to function",
         'partition_functions={"dnnl.conv2d_relu": function}',
     ),
-    "rules": Kind(_is_list, "a list of rule files or rules", 'rules=["my.rules"]'),
+    "rules": Kind(_is_list_of_rules, "a list of rule files or rules", 'rules=["my.rules"]'),
+    "targets": Kind(
+        _is_targets, "a target by name, by path or as read from a file, or a list of them,", 'targets=["dnnl"]'
+    ),
+    "host": Kind(_is_target, "a host by name, by path or as read from a file", 'host="ort"'),
     "declarations": Kind(_is_list, "a list of files or operators", 'declarations=["my.rules"]'),
     "backends": Kind(_is_list, "a list of backends or Python files", 'backends=["my_backend.py"]'),
     "vendors": Kind(_is_list_of_names, "a list of targets by name", 'vendors=["dnnl"]'),
@@ -99,7 +119,7 @@ KINDS: Mapping[str, Kind] = {
         "progress=print",
     ),
     "sources": Kind(
-        lambda value: _is_path(value) or _is_list(value) or type(value).__name__ == "Rule",
+        lambda value: _is_rule(value) or _is_list_of_rules(value),
         "a rule file, a rule, or a list of them",
         'sources=["my.rules"]',
     ),

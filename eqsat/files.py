@@ -46,6 +46,21 @@ def require_folder(folder: Path, error: type[EqsatError] = EqsatError) -> None:
         raise error("a directory to write to is required", place=str(folder), actual=what)
 
 
+def cannot_write(folder: Path) -> str:
+    """Why no file can be made in a folder; empty if one can. Permissions alone do not say it: a file is made."""
+    try:
+        with _scratch(folder):
+            return ""
+    except OSError as error:
+        return reason(error)
+
+
+def cannot_fill(folder: Path) -> str:
+    """Why a folder that need not exist yet cannot be filled; empty if it can."""
+    place = Path(os.path.realpath(folder))
+    return cannot_write(next(p for p in (place, *place.parents) if p.exists()))
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block ends well, and vanishes when it does not.

@@ -64,6 +64,10 @@ def test_every_function_checks_every_argument_that_has_a_kind(function: Callable
         ({"default_rules": None}, "default_rules: True or False"),
         ({"progress": 3}, "progress: a function"),
         ({"partition_functions": {"a": 1}}, "a mapping from composite to function"),
+        ({"rules": [1]}, r"rules: a list of rule files or rules is required; got list \[1\]"),
+        ({"targets": {"dnnl"}}, r"targets: a target .* or a list of them, is required; got set \{'dnnl'\}"),
+        ({"targets": [None]}, "targets: a target by name"),
+        ({"host": ["cpu"]}, r"host: a host by name, .* got list \['cpu'\]"),
     ],
 )
 def test_messages_of_optimize(arguments: dict[str, Any], message: str) -> None:
@@ -85,6 +89,17 @@ def test_inputs_are_a_mapping(given: Any) -> None:
 def test_messages_of_quantize(given: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=f"{next(iter(given))}: .* is required"):
         eqsat.quantize(_TEXT, SAMPLES, **given)
+
+
+def test_rules_and_targets_of_the_wrong_kind() -> None:
+    mistaken: Any = 1
+    for check in (eqsat.check_rules, eqsat.prove_rules):
+        with pytest.raises(
+            ArgumentError, match=r"sources: a rule file, a rule, or a list of them is required; got list"
+        ):
+            check([mistaken])
+    with pytest.raises(ArgumentError, match="targets: a target by name"):
+        eqsat.explain_rule(_TEXT, "relu_twice", mistaken)
 
 
 @pytest.mark.parametrize("seed", [None, -1, 0.5, "0", True])

@@ -43,12 +43,12 @@ class Delivery:
         Raises:
             ModelError: The model could not be written there.
             click.BadParameter: Standard output cannot hold both the model and JSON, or weights lack their model.
-            EqsatError: There is no such kind of report.
+            EqsatError: There is no such kind of report, or it could not be written there.
         """
-        from eqsat.report.write import check_suffix
+        from eqsat.report.write import check_place
 
         if self.report is not None:
-            check_suffix(self.report)
+            check_place(self.report)
         if self.output is None and self.external_data is not None:
             raise click.BadParameter("a file for the model is required, with --output", param_hint="'--external-data'")
         return check_output(self.output, self.as_json) or self.quiet

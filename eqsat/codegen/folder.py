@@ -25,7 +25,7 @@ from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
-from eqsat.files import filling, reason
+from eqsat.files import cannot_fill, filling, reason
 from eqsat.model.read.dims import sizes_of
 from eqsat.model.read.given_sizes import Bound, split
 from eqsat.stages.event import Event, Progress
@@ -99,6 +99,9 @@ def write_program(
     """
     if weights is not None and weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
+    obstacle = cannot_fill(Path(folder))
+    if obstacle:
+        raise _unwritable(folder, obstacle)
     report: Progress = progress or (lambda event: None)
     report(Event("generate"))
     instructions = ALL if isas is None else find(isas)
@@ -238,10 +241,14 @@ def _write(folder: Path, files: dict[str, str | bytes | memoryview]) -> list[Pat
             for name, content in files.items():
                 (part / name).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise CodegenError(
-            "a folder that can be written to is required",
-            place=str(folder),
-            actual=reason(error),
-            hint="give another folder; nothing was written",
-        ) from error
+        raise _unwritable(folder, reason(error)) from error
     return [folder / name for name in files]
+
+
+def _unwritable(folder: str | os.PathLike[str], why: str) -> CodegenError:
+    return CodegenError(
+        "a folder that can be written to is required",
+        place=str(folder),
+        actual=why,
+        hint="give another folder; nothing was written",
+    )

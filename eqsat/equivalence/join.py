@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.execute.compare import SAME_INPUTS, pair_names
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.maps import is_map
@@ -29,7 +30,6 @@ from eqsat.stages.options import SearchOptions
 
 PROOFS = "proofs"
 """The folder of shipped rules that only proofs use."""
-_RENAME = "inputs are paired by name, and the rest by position: rename inputs that belong together"
 Pairs = tuple[tuple[str, str], ...]
 """Names that belong together: of the first model and of the second."""
 
@@ -125,10 +125,7 @@ def _paired(a: Sequence[ir.Value], b: Sequence[ir.Value], what: str) -> tuple[Pa
             actual=f"{len(left)} ({', '.join(left)}) and {len(right)} ({', '.join(right)})",
             hint="`--set NAME=VALUE`, `values={...}`, makes an input a constant" if what == "input" else "",
         )
-    if set(left) == set(right):
-        return tuple((name, name) for name in left), []
-    rest = iter([name for name in right if name not in left])
-    pairs = tuple((name, name if name in right else next(rest)) for name in left)
+    pairs = tuple(pair_names(left, right).items())
     renamed = [f"{what} {x!r} of the first model is {y!r} of the second, by position" for x, y in pairs if x != y]
     return pairs, renamed
 
@@ -177,7 +174,7 @@ def _require_same_type(a: ir.Model, b: ir.Model, pair: tuple[str, str]) -> None:
     place = f"input {pair[0]!r}" + (f", in the second model {pair[1]!r}" if pair[0] != pair[1] else "")
     if None not in kinds and kinds[0] != kinds[1]:
         raise ModelError(
-            "inputs of equal type are required", place=place, actual=f"a {kinds[0]} and a {kinds[1]}", hint=_RENAME
+            "inputs of equal type are required", place=place, actual=f"a {kinds[0]} and a {kinds[1]}", hint=SAME_INPUTS
         )
     if left == right or left is None or right is None:
         return
@@ -196,4 +193,4 @@ def _kind(value: ir.Value) -> str | None:
 def _hint(left: TensorType, right: TensorType) -> str:
     if left.dtype == right.dtype and left.rank == right.rank:
         return "sizes that differ between the models make them different functions; bind free ones with --dim"
-    return _RENAME
+    return SAME_INPUTS

@@ -7,7 +7,7 @@ well, also those inside regions; the first one in execution order that differs s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,10 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
 from eqsat.model.inlining import inline_calls
 from eqsat.model.read.given_sizes import Bound
+from eqsat.schema.types import type_of
+
+SAME_INPUTS = "inputs are paired by name, and the rest by position: rename inputs that belong together"
+"""What to do if the inputs of two models do not fit together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def compare(
 ) -> Comparison:
     """Execute two models on the same input and compare what they compute.
 
-    Inputs and outputs belong together by name, or by position where the names differ.
+    Inputs and outputs belong together by name, and those without a namesake by position.
 
     Args:
         a: The model that serves as the reference.
@@ -80,14 +84,15 @@ def compare(
         seed: Of the inputs that are drawn.
 
     Raises:
-        ExecutionError: The models differ in number of inputs or outputs, or cannot be executed.
+        ExecutionError: The models differ in number or types of inputs, or in number of outputs, or cannot be executed.
     """
     for place, tolerance in (("rtol", rtol), ("atol", atol)):
         if tolerance is not None and not 0 <= tolerance < math.inf:
             raise ExecutionError("a tolerance of 0 or more is required", place=place, actual=repr(tolerance))
-    arrays = complete_inputs(a, inputs, dims=dims, seed=seed)
     renamed = _pair(input_names(a), input_names(b), "inputs")
     paired = _pair(_output_names(a), _output_names(b), "outputs")
+    _require_like_inputs(a, b, renamed)
+    arrays = complete_inputs(a, inputs, dims=dims, seed=seed)
     for_b = {renamed[name]: value for name, value in arrays.items()}
 
     def differ(name: str, left: Any, right: Any) -> Difference:
@@ -119,7 +124,35 @@ def _pair(a: list[str], b: list[str], what: str) -> dict[str, str]:
             f"two models with equally many {what} are required",
             actual=f"{len(a)} ({', '.join(a)}) and {len(b)} ({', '.join(b)})",
         )
-    return {n: n for n in a} if set(a) == set(b) else dict(zip(a, b, strict=True))
+    return pair_names(a, b)
+
+
+def pair_names(a: Sequence[str], b: Sequence[str]) -> dict[str, str]:
+    """By name, and those without a namesake by position; both have equally many."""
+    rest = iter([name for name in b if name not in a])
+    return {name: name if name in b else next(rest) for name in a}
+
+
+def _require_like_inputs(a: ir.Model, b: ir.Model, pairs: Mapping[str, str]) -> None:
+    """Requires that the second model can take the inputs of the first."""
+    left, right = ({v.name or "": type_of(v) for v in model.graph.inputs} for model in (a, b))
+    for name, other in pairs.items():
+        one, two = left[name], right[other]
+        if one is None or two is None:  # Neither is a tensor, or only when it runs its kind is known.
+            continue
+        if one.dtype != two.dtype or _contradict(one.shape, two.shape):
+            raise ExecutionError(
+                "two models with inputs of equal types are required",
+                place=f"input {name!r}" + (f", in the second model {other!r}" if name != other else ""),
+                actual=f"{one} and {two}",
+                hint=SAME_INPUTS,
+            )
+
+
+def _contradict(a: Sequence[int | str | None] | None, b: Sequence[int | str | None] | None) -> bool:
+    if a is None or b is None or len(a) != len(b):
+        return a is not None and b is not None
+    return any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a, b, strict=True))
 
 
 def _without_regions(model: ir.Model) -> ir.Model:

@@ -116,6 +116,13 @@ class Tensor:
     def __iter__(self) -> Any:
         raise ModelError("a tensor cannot be iterated over", place=repr(self), hint="take parts of it with op.Split")
 
+    def __getitem__(self, key: Any) -> Any:
+        raise ModelError(
+            "a tensor of a graph cannot be indexed: it has no contents yet",
+            place=repr(self),
+            hint="take parts of it with op.Slice, op.Gather or op.Split",
+        )
+
     def __add__(self, other: Any) -> Tensor:
         return _apply("Add", self, other)
 

@@ -12,7 +12,7 @@ from onnx.serialization import registry
 
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
-from eqsat.files import is_stream, reason, require_folder, staged
+from eqsat.files import cannot_write, is_stream, reason, require_folder, staged
 from eqsat.model.kept_floats import with_floats_kept
 from eqsat.model.maps import has_maps, show_maps
 from eqsat.model.symbols import write_symbols
@@ -145,11 +145,12 @@ def check_place(target: Path) -> None:
             place=place,
             actual=f"`{target.suffix}`" if target.suffix else "no suffix",
         )
-    if not os.access(Path(os.path.realpath(target)).parent, os.W_OK):
+    obstacle = cannot_write(Path(os.path.realpath(target)).parent)
+    if obstacle:
         raise ModelError(
             "a place that can be written to is required",
             place=place,
-            actual="Permission denied",
+            actual=obstacle,
             hint="give another folder, or change the permissions of this one",
         )
 

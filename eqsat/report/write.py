@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eqsat.errors import EqsatError
-from eqsat.files import replacing, require_folder
+from eqsat.files import cannot_write, is_stream, replacing, require_folder
 from eqsat.report.summary import Summary
 
 SUFFIXES = (".html", ".htm", ".json", ".svg", ".txt")
 
 
-def check_suffix(path: Path) -> None:
-    """Say early, before the work is done, that a report cannot have this name.
+def check_place(path: Path) -> None:
+    """Say early, before the work is done, that a report cannot have this name, or cannot be written there.
 
     Raises:
-        EqsatError: If the name ends in none of :data:`SUFFIXES`.
+        EqsatError: If the name ends in none of :data:`SUFFIXES`, or its folder is missing or cannot be written to.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise EqsatError(
@@ -29,6 +29,9 @@ def check_suffix(path: Path) -> None:
             else "",
         )
     require_folder(path.parent)
+    obstacle = "a directory" if path.is_dir() else "" if is_stream(path) else cannot_write(path.parent)
+    if obstacle:
+        raise EqsatError("a file that can be written is required", place=str(path), actual=obstacle)
 
 
 def write(summary: Summary, path: Path) -> None:
@@ -37,7 +40,7 @@ def write(summary: Summary, path: Path) -> None:
     Raises:
         EqsatError: If the name ends in none of :data:`SUFFIXES`, or the file cannot be written.
     """
-    check_suffix(path)
+    check_place(path)
     match path.suffix.lower():
         case ".json":
             from eqsat.report.as_json import to_json

@@ -171,7 +171,8 @@ class ExpressionBuilder:
         if kind != "node" or not isinstance(of, ast.Name):
             hint = did_you_mean(term.name, FACTS) or f"a tensor has {', '.join(f'.{f}' for f in FACTS)}"
             if isinstance(of, ast.Name):
-                hint += f"; attributes are those of a node bound as in `{of.name}: Conv(...)`"
+                hint += " Only" if hint.endswith("?") else "; only"
+                hint += f" a node has attributes, bound as in `{of.name}: Conv(...)`"
             raise self.context.error(term.place, f"a tensor has no `{term.name}`", hint=hint)
         return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
 

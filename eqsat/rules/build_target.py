@@ -281,11 +281,12 @@ def _check_complete(
     missing += [name for name in needed if name not in numbers]
     if missing:
         hints = {"peak": "peak float32 = 1e12", "bandwidth": "bandwidth = 8e9", "launch": "launch = 1e-6"}
-        hint = hints.get(missing[0], "link bandwidth = 4e9, latency = 5e-6")
+        examples = dict.fromkeys(hints.get(name, "link bandwidth = 4e9, latency = 5e-6") for name in missing)
+        *others, last = missing
         raise sources.error(
             declaration.place,
-            f"`{declaration.name}` must give its {' and '.join(missing)}",
-            hint=f"for example `{hint}`",
+            f"`{declaration.name}` must give its {', '.join(others)}{' and ' if others else ''}{last}",
+            hint=f"for example {', '.join(f'`{example}`' for example in examples)}",
         )
 
 

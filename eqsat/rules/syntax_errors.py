@@ -11,7 +11,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from eqsat.rules.source import STRING_OR_COMMENT
 from eqsat.rules.unit_hints import plain_number, without_unit
-from eqsat.schema.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean, operator_names
 
 RESERVED = frozenset((
     "rule", "let", "where", "because", "target", "host", "composite", "supports", "cost", "call", "annotate", "within",
@@ -33,6 +33,7 @@ _CLAUSES = ("cost", "where", "call", "by", "annotate", "supports", "because")
 _KERNELS = (
     "`composite NAME : CLASS` declares a kernel that replaces several operators, `by FAMILY` the C that computes it"
 )
+_CONDITIONS_LAST = "conditions come last: after both sides of a rule, or after the pattern of a composite"
 _ITEMS = "rule|target|host|composite"
 _WORDS_OF_ITEMS = ("composite", "family", "link", "peak", "prepare", "rules", "summary", "supports")
 """Words that begin an item of a target and have another word after them."""
@@ -122,10 +123,12 @@ def explain(error: UnexpectedInput, text: str) -> Explained:
             f"a bracket is not closed: `{text[before.bracket]}` at {':'.join(map(str, _at(text, before.bracket)))}"
         )
     if is_end:
-        wrong = _wrong_word(text, before, expected) or _wrong_sign(text, expected)
+        wrong = _united(text, before, position) or _bare_operator(text, before, expected)
+        wrong = wrong or _wrong_word(text, before, expected) or _wrong_sign(text, expected)
         hint = unclosed or _end_hint(before, expected)
         return wrong or Explained(*_at(text, before.end), requirement, "the end of the file", hint)
-    special = _united(text, before, token) or _wrong_name(text, before, token) or _wrong_word(text, before, expected)
+    special = _united(text, before, position) or _wrong_name(text, before, token)
+    special = special or _bare_operator(text, before, expected) or _wrong_word(text, before, expected)
     if special is not None:
         return special
     actual, hint = f"`{_shown(token)}`", _hint(token, expected, before, text)
@@ -215,15 +218,33 @@ def _wrong_word(text: str, before: _Before, expected: set[str]) -> Explained | N
     )
 
 
-def _united(text: str, before: _Before, token: Token) -> Explained | None:
+def _bare_operator(text: str, before: _Before, expected: set[str]) -> Explained | None:
+    """The error of operators that a target lists without a word before them; the first reads as a setting."""
+    item = re.search(r"^[ \t]+([A-Z]\w*)(?:\s*,)?(?:\s+\w+)?\Z", text[: before.end], re.MULTILINE)
+    if item is None or "EQUAL" not in expected or item[1] not in operator_names():
+        return None
+    return Explained(
+        *_at(text, item.start(1)),
+        "a word such as `supports` is required before an operator",
+        f"`{item[1]}`",
+        f"write `supports {item[1]}`, with all operators of the line; `composite NAME : CLASS` declares larger kernels",
+    )
+
+
+def _united(text: str, before: _Before, position: int) -> Explained | None:
     """The error of a number with a unit, where the unexpected token is the unit or stands after it."""
-    start = text.rfind("\n", 0, before.end) + 1
-    stop = text.find("\n", token.start_pos or 0)
-    for number in re.finditer(r"(?<![\w.])[0-9]", text[start : stop if stop >= 0 else len(text)]):
-        position = start + number.start()
-        found = without_unit(text[position:])
-        if found is not None and position + len(found[0]) in (before.end, token.end_pos):
-            return Explained(*_at(text, position), *plain_number(*found))
+    # A unit at the end of a line reads as the first word of an item, whose second one is on the next line.
+    above = re.search(r"[ \t]*(?:#[^\n]*)?\n\s*\w+\Z", text[: before.end])
+    for last in (before.end, *([] if above is None else [above.start()])):
+        start = text.rfind("\n", 0, last) + 1
+        stop = text.find("\n", last)
+        for number in re.finditer(r"(?<![\w.])[0-9]", text[start : stop if stop >= 0 else len(text)]):
+            first = start + number.start()
+            found = without_unit(text[first:])
+            end = first + len(found[0]) if found is not None else first
+            # The unit ends before the token, or it is the token or begins with it, as in `GB/s`.
+            if found is not None and (end == last or first < position < end):
+                return Explained(*_at(text, first), *plain_number(*found))
     return None
 
 
@@ -286,7 +307,8 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
     if token.type in ("LET_FILE", "LET_TARGET"):
         return "a `let` belongs to the rule or composite that is indented less than it"
     if token in RESERVED and "NAME" in expected and token.type not in ("TRUE", "FALSE", "INF"):
-        return f"`{token}` is a reserved word and cannot be a name"
+        is_early = token.type == "WHERE" and "LET" in expected
+        return _CONDITIONS_LAST if is_early else f"`{token}` is a reserved word and cannot be a name"
     if token.type in ("PAREN_LINE", "SQUARE_LINE"):
         return "a bracket that begins a line does not continue the line before"
     if token.type == "COLON" and expected == {"EQUAL"}:

@@ -7,7 +7,7 @@ import re
 _POWERS = {"n": -9, "u": -6, "µ": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 _BASES = ("B", "Bytes", "bytes", "byte", "b", "bit", "s", "sec", "Hz", "FLOP", "FLOPS", "FLOPs", "flops", "OPS", "OPs",
           "ops", "MAC", "MACS", "MACs", "macs", "W")  # fmt: skip
-_UNIT = re.compile(rf"(?P<prefix>[nuµmkKMGTP]?)(?P<binary>i?)(?P<base>{'|'.join(_BASES)})(?P<per>(/s|ps)?)\Z")
+_UNIT = re.compile(rf"(?P<prefix>[nuµmkKMGTP]?)(?P<binary>i?)(?P<base>{'|'.join(_BASES)})(?P<per>(/[A-Za-z]+|ps)?)\Z")
 _WITH_UNIT = re.compile(r"(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)(?P<exponent>e[+-]?[0-9]+)?[ \t]*(?P<unit>[A-Za-zµ/]+)")
 
 

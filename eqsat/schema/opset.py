@@ -137,7 +137,7 @@ LONGEST_NAME = 200
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint ``did you mean `A` or `B`?``, empty where nothing is similar."""
+    """A hint ``did you mean `A`, `B` or `C`?``, empty where nothing is similar."""
     if len(name) > LONGEST_NAME:
         return ""
     by_lower = {k.lower(): k for k in sorted(known, reverse=True) if len(k) <= LONGEST_NAME}
@@ -148,7 +148,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         # `Convolution` for `Conv`, `Quantize` for `QuantizeLinear`
         starts = [k for k in by_lower if len(k) >= 3 and (k.startswith(name.lower()) or name.lower().startswith(k))]
         close = sorted(starts, key=lambda k: (-len(k), k))[:3]
-    return f"did you mean {' or '.join(f'`{by_lower[c]}`' for c in close)}?" if close else ""
+    if not close:
+        return ""
+    *others, last = (f"`{by_lower[c]}`" for c in close)
+    return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:

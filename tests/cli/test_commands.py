@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -305,3 +307,39 @@ def test_elements_are_not_part_of_json(
     (tmp_path / "loop.onnxtxt").write_text(LOOP, "utf-8")
     assert main(["run", "loop.onnxtxt", "--full", "--json"]) == 2
     assert "--json prints no elements" in capsys.readouterr().err
+
+
+NOWHERE = "no file can be made here"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["optimize", "net.onnx", "-o", "out.onnx"],
+        ["optimize", "net.onnx", "--report", "report.html"],
+        ["codegen", "net.onnx", "-o", "program"],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def refused(**_: object) -> str:
+        raise OSError(errno.EROFS, NOWHERE)
+
+    def worked(*_: object, **__: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refused)
+    monkeypatch.setattr("eqsat.api.optimize", worked)
+    monkeypatch.setattr("eqsat.codegen.folder.generate", worked)
+    assert main(arguments) == 1
+    assert f"is required; got {NOWHERE}" in capsys.readouterr().err
+
+
+def test_a_hint_at_files_does_not_rest_on_their_suffix(capsys: Capture) -> None:
+    assert main(["optimize", "xyz.onnx"]) == 1
+    assert "did you mean" not in capsys.readouterr().err
+    assert main(["optimize", "nett.onnx"]) == 1
+    assert "did you mean `net.onnx`?" in capsys.readouterr().err
+    assert main(["optimize", "net.json"]) == 1
+    assert "did you mean `net.onnx`?" in capsys.readouterr().err

@@ -96,3 +96,32 @@ def test_given_inputs_and_tolerances() -> None:
     assert compare(one, other, inputs, rtol=0.125).agrees
     difference = compare(one, other, inputs).outputs[0]
     assert (difference.index, difference.values) == ((1,), ("2.0", "2.25"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        (
+            "float[2] x",
+            "int64[2] x",
+            "input 'x': two models with inputs of equal types are required; got float[2] and int64[2]",
+        ),
+        ("float[N] x", "float[N, 2] z", "input 'x', in the second model 'z': two models with inputs"),
+        ("float[2] x", "float[3] x", "got float[2] and float[3]"),
+    ],
+)
+def test_inputs_of_other_types_are_named_before_any_is_drawn(first: str, second: str, found: str) -> None:
+    def copies(given: str) -> ir.Model:
+        kind, name = given.rsplit(" ", 1)
+        return model(f"g ({given}) => ({kind} y) {{ y = Identity({name}) }}")
+
+    with pytest.raises(ExecutionError) as caught:
+        compare(copies(first), copies(second))
+    assert found in str(caught.value)
+    assert "paired by name" in str(caught.value)
+
+
+def test_inputs_with_a_namesake_are_paired_with_it_and_the_rest_by_position() -> None:
+    first = model("g (float[2] x, float[2] y) => (float[2] z) { z = Sub(x, y) }")
+    second = model("g (float[2] y, float[2] x_1) => (float[2] z) { z = Sub(x_1, y) }")
+    assert compare(first, second).agrees

@@ -92,7 +92,7 @@ def _check_arity(op: OpKey, operands: Sequence[Any], place: str) -> None:
         many = f"at least {least}" if most > 1000 else f"{least}" if least == most else f"{least} to {most}"
         names = ", ".join(opset.input_names(op))
         raise ModelError(
-            f"{many} input{'' if many == '1' else 's'} required",
+            f"{many} input{' is' if many.endswith(' 1') or many == '1' else 's are'} required",
             place=place,
             actual=str(len(operands)),
             hint=f"its inputs: {names}",

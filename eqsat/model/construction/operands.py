@@ -46,6 +46,8 @@ def constant(
             dtype = kinds.get(array.dtype.kind, ir.DataType.FLOAT)
     if dtype != ir.DataType.STRING:
         wanted = dtype.numpy()
+        if array.dtype.kind in "OUS":
+            raise ModelError(f"numbers of type {wanted.name} are required", place=place, actual=_short(value))
         cast = array.astype(wanted)
         if array.dtype.kind == "f" and wanted.kind in "iub" and not np.array_equal(cast, array):
             raise ModelError(f"a value of type {wanted.name} is required", place=place, actual=_short(value))

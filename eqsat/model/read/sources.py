@@ -163,13 +163,19 @@ def _models_in(folder: Path) -> str:
 
 
 def _similar(path: Path) -> str:
+    """A hint at files with a similar name; a suffix that many share makes no name similar."""
     from eqsat.schema.opset import did_you_mean
 
     try:
         beside = [p.name for p in path.parent.iterdir() if p.is_file()]
     except OSError:
         return f"there is no directory {str(path.parent)!r}"
-    return did_you_mean(path.name, beside)
+    same = [name for name in beside if Path(name).suffix == path.suffix]
+    stems = did_you_mean(path.stem, [Path(name).stem for name in same])
+    alike = [name for name in same if f"`{Path(name).stem}`" in stems]
+    return did_you_mean(path.name, alike) or did_you_mean(
+        path.name, [name for name in beside if Path(name).stem == path.stem]
+    )
 
 
 def _decode(data: bytes, place: str) -> str:
