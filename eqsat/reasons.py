@@ -266,7 +266,7 @@ def _dearest(search: Search, best: Solution, most: int) -> dict[str, int]:
 
 def _with_target_of(name: str, targets: str | Sequence[str | Path | Target]) -> Sequence[str | Path | Target]:
     """The targets, with a shipped one that the name of a composite begins with."""
-    given = [t for t in (targets if isinstance(targets, list | tuple) else [targets]) if t]
+    given = [targets] if isinstance(targets, str | Path | Target) else list(targets)
     of = name.partition(".")[0]
     if "." in name and of in list_targets() and all(t.name != of for t in load_targets(given)):
         given.append(of)

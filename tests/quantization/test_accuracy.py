@@ -15,6 +15,7 @@ from benchmarks.quantize import HEAVY, executable, operators_in_plan
 from benchmarks.quantize_peer import METHODS, operators_in_runtime, outputs, quantized_by_peer, sqnr
 from eqsat.quantization.noise import decibel
 from eqsat.quantization.result import QuantizationResult
+from tests.quantization.runtime import needs_exact_products
 
 TINY = ("tiny_ae", "tiny_dscnn", "tiny_mbv1_025", "tiny_resnet8")
 LUCK = 0.2
@@ -76,6 +77,7 @@ def test_error_at_every_scale_of_the_input(name: str, std: float) -> None:
     assert sqnr(outputs(model, fresh), outputs(executable(result.model), fresh)) >= decibel(0.02**2)
 
 
+@needs_exact_products
 @pytest.mark.parametrize(
     ("name", "integer"), [("conv_bias_relu", 1), ("conv_residual", 2), ("act_times_sigmoid", 3), ("act_times_pool", 3)]
 )
@@ -122,12 +124,14 @@ def test_budgets_of_a_deep_network(step: float) -> None:
     assert result.cost >= loosest.cost * (1 - 1e-9)
 
 
+@needs_exact_products
 def test_samples_that_calibration_has_not_seen_are_no_worse() -> None:
     """Balanced weights are made from samples, but not for them: errors measured on either are alike."""
     model, result = quantized("unfolded", 128)
     assert abs(error(model, result, 32) - next(iter(result.actual.values()))) < 1.5
 
 
+@needs_exact_products
 def test_balanced_weights_pay() -> None:
     model, result = quantized("unfolded", 128)
     _, plain = quantized("unfolded", 128, balance=False)

@@ -16,6 +16,7 @@ from eqsat.partition.saved import inline
 from eqsat.quantization.hints import hinted_types
 from eqsat.rules.reader import read_text
 from tests.fuzz.check import ort_outputs
+from tests.quantization.runtime import needs_exact_products
 
 Mark = Callable[[Tensor], Tensor]
 
@@ -57,6 +58,7 @@ def test_a_hint_decides_for_what_is_connected(dtype: str, option: str) -> None:
     assert integers(eqsat.quantize(network(lambda x: x), samples(), activation=option)) == {option}
 
 
+@needs_exact_products
 def test_the_result_is_as_good_as_without() -> None:
     plain, hinted = network(lambda x: x), network(hint("uint8"), op.StopFusion)
     a, b = (eqsat.quantize(m, samples(), "cpu") for m in (plain, hinted))

@@ -21,6 +21,7 @@ from eqsat.quantization.ranges import Range, ranges
 from eqsat.quantization.scheme import QuantizedTensor, make_scheme
 from tests.quantization import runtime
 from tests.quantization.networks import NETWORKS, convolution, he, normal, perceptron, residual, samples
+from tests.quantization.runtime import needs_exact_products
 
 
 def text(body: str, opset: int = 21) -> ir.Model:
@@ -372,6 +373,7 @@ def test_against_onnx_runtime(name: str, method, activation):
     agrees_with_runtime(model, samples(model, 4), method=method, activation=activation)
 
 
+@needs_exact_products
 @pytest.mark.parametrize("name", NETWORKS)
 def test_onnx_runtime_makes_integer_operators_of_it(name: str):
     model, data = NETWORKS[name](), samples(NETWORKS[name](), 16)
