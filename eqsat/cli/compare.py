@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.console import echo, echo_json, no_answer
+from eqsat.cli.console import echo, echo_json, fold, no_answer
 from eqsat.cli.shared_options import (
     MODEL,
     FiniteRange,
@@ -101,11 +101,15 @@ def _to_dict(comparison: Comparison) -> dict[str, Any]:
 def _print(comparison: Comparison, first: Path, second: Path) -> None:
     for difference in comparison.outputs:
         verdict, colour = ("same", "green") if difference.agrees else ("DIFFERENT", "red")
-        echo(f"  {name_of(difference.name)}  {difference}", head=verdict, colour=colour)
+        # The rest of a long line stands below the name.
+        line = fold(f"{' ' * len(verdict)}  {name_of(difference.name)}  {difference}", indent=2)
+        echo(line[len(verdict) :], head=verdict, colour=colour)
     if comparison.agrees:
         echo(f"PASSED: {first} and {second} compute the same")
         return
     if comparison.first is not None:
-        echo(f"first     {name_of(comparison.first.name)}  {comparison.first}")
-        echo(f"          of {comparison.shared:,} tensors with the same name in both models, in execution order")
+        echo(fold(f"first     {name_of(comparison.first.name)}  {comparison.first}", indent=10))
+        echo(
+            fold(f"          of {comparison.shared:,} tensors with the same name in both models, in execution order", 0)
+        )
     echo(f"FAILED: {first} and {second} differ")

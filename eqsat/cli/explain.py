@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.shared_options import MODEL, debug_option, json_option
 
 
@@ -42,6 +42,6 @@ def explain(model: Path, node: str | None, every: bool, as_json: bool) -> None:
         echo_json([plain(origin) for origin in shown])
         return
     for origin in shown:
-        echo(str(origin))
+        echo(fold(str(origin)))
     if not shown:
         echo("all nodes are those of the input")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import question_options, targets_option
 from eqsat.cli.shared_options import MODEL
@@ -43,4 +43,4 @@ def why(
     if as_json:
         echo_json(plain(found))
     else:
-        echo(str(found))
+        echo(fold(str(found)))

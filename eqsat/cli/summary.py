@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.console import echo, page_width, terminal
+from eqsat.cli.console import UNBOUNDED, echo, page_width, terminal
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
@@ -22,13 +22,15 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
 
         echo(to_json(summary), nl=False)
     elif not quiet:
+        from eqsat.report.fitting import INDENT, hanging
         from eqsat.report.table import as_text, render
 
         screen = terminal()
         if screen.is_terminal:
             screen.print(render(summary, details=verbose), crop=False)
         else:
-            echo(as_text(summary, details=verbose, width=page_width()), nl=False)
+            lines, width = as_text(summary, details=verbose, width=page_width()).split("\n"), page_width(UNBOUNDED)
+            echo("\n".join(hanging(line, INDENT, width) if len(line) > width else line for line in lines), nl=False)
 
 
 def with_command(summary: Summary) -> Summary:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import question_options
 from eqsat.cli.shared_options import MODEL
@@ -52,6 +52,6 @@ def why(
         echo_json([plain(placement) for placement in found])
         return
     for placement in found:
-        echo(str(placement))
+        echo(fold(str(placement)))
     if not found:
         echo("no operator runs on the host")

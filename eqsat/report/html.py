@@ -7,6 +7,7 @@ units.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -84,9 +85,17 @@ def _tiles(summary: Summary) -> list[tuple[str, str]]:
         (units.seconds(after.cost), f"cost, from {units.seconds(summary.before.cost)}"),
         (units.factor(summary.speedup), "by the cost model"),
         (units.percent(summary.gap), f"gap to the bound ({summary.stop_reason})"),
-        (f"{after.regions:,}", "regions on accelerators"),
-        (f"{after.host_operators:,}", "operators on the host"),
+        (f"{after.regions:,}", f"region{'' if after.regions == 1 else 's'} on accelerators"),
+        (f"{after.host_operators:,}", f"operator{'' if after.host_operators == 1 else 's'} on the host"),
     ]
+
+
+def _joined_samples(samples: Sequence[str]) -> str:
+    """What a result was executed on, in one line: what several of them share is said once."""
+    shared = " at the borders of rewritten pieces"
+    there = [text.removesuffix(shared) for text in samples if text.endswith(shared)]
+    others = [text for text in samples if not text.endswith(shared)]
+    return "; ".join(others + ([f"{shared.strip()}: {', '.join(there)}"] if there else []))
 
 
 def _visible(value: object) -> object:
@@ -112,6 +121,7 @@ def _environment() -> jinja2.Environment:
         finalize=_visible,
     )
     environment.filters.update(
+        joined_samples=_joined_samples,
         visible=_visible,
         time=units.seconds,
         percent=units.percent,

@@ -270,7 +270,7 @@ def closing_lines(summary: Summary) -> list[str]:
     lines += [
         f"bound     {units.seconds(summary.bound)}, gap {units.percent(summary.gap)} ({summary.stop_reason})",
         f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
-        f"{grown.iterations:,} iterations ({grown.stop_reason})",
+        f"{grown.iterations:,} iteration{'' if grown.iterations == 1 else 's'} ({grown.stop_reason})",
         *growth_lines(grown),
         *(f"try       {advice}" for advice in explain_gap(summary).advice),
         "seconds   "

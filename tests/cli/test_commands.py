@@ -343,3 +343,26 @@ def test_a_hint_at_files_does_not_rest_on_their_suffix(capsys: Capture) -> None:
     assert "did you mean `net.onnx`?" in capsys.readouterr().err
     assert main(["optimize", "net.json"]) == 1
     assert "did you mean `net.onnx`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["optimize", "net.onnx", "--dim", "N=3"],
+        ["compare", "net.onnx", "other.onnx", "--dim", "N=3"],
+        ["rules", "why", "relu_twice", "net.onnx"],
+        ["targets", "why", "dnnl", "net.onnx", "z"],
+    ],
+)
+def test_lines_are_folded_to_the_columns_that_are_asked_for(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    main(arguments)
+    whole = capsys.readouterr().out
+    assert max(map(len, whole.splitlines())) > 50
+    monkeypatch.setenv("COLUMNS", "50")
+    main(arguments)
+    narrow = capsys.readouterr().out
+    wide = [line for line in narrow.splitlines() if len(line) > 50]
+    # A table of numbers that is as narrow as it can be, and words without a blank.
+    assert all(len(line.split()) <= 2 or set(line.strip()) == {"─"} for line in wide), wide

@@ -96,6 +96,10 @@ def test_says_whether_it_was_verified() -> None:
     assert "and 4 of 5 rewritten pieces" in text
     assert "Samples: zeros." in text
     assert "Not verified: strings." in text
+    there = tuple(f"{kind} at the borders of rewritten pieces" for kind in ("zeros", "tiny numbers"))
+    some = dataclasses.replace(some, samples=("normal numbers", *there))
+    text = "".join(Page(to_html(sample(verification=some))).texts)
+    assert "Samples: normal numbers; at the borders of rewritten pieces: zeros, tiny numbers." in text
 
 
 def test_empty_summary_and_determinism() -> None:
