@@ -117,8 +117,7 @@ class Acyclicity:
 
 
 def _at_most(rows: Rows, left: np.ndarray, right: np.ndarray) -> None:
-    left, right = left[left >= 0], right[right >= 0]
-    rows.add(np.concatenate([left, right]), np.concatenate([np.ones(len(left)), -np.ones(len(right))]), -np.inf, 0.0)
+    rows.add_implication(left[left >= 0].tolist(), right[right >= 0].tolist())
 
 
 def _shortest_cycle(arcs: Arcs, start: int, limit: float) -> frozenset[int] | None:

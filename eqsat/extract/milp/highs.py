@@ -6,7 +6,9 @@ can make two runs differ.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import highspy
 import numpy as np
@@ -52,10 +54,22 @@ class Rows:
         self._upper: list[np.ndarray] = []
         self.count = 0
 
-    def add(self, index: object, value: object, lower: float, upper: float) -> None:
+    def add(self, index: Iterable[int], value: Iterable[float], lower: float, upper: float) -> None:
         """Append one row; an index may come twice, its coefficients add up."""
-        columns = np.asarray(index, dtype=np.int64)
-        self.add_block(np.zeros(len(columns), dtype=np.int64), columns, value, 1, lower, upper)
+        sums: dict[int, float] = {}
+        for column, coefficient in zip(index, value, strict=True):
+            sums[column] = sums.get(column, 0.0) + coefficient
+        columns = sorted(sums)
+        self._index.append(np.array(columns, dtype=np.int32))
+        self._value.append(np.array([sums[column] for column in columns], dtype=np.float64))
+        self._length.append(np.array([len(columns)], dtype=np.int64))
+        self._lower.append(np.array([lower], dtype=np.float64))
+        self._upper.append(np.array([upper], dtype=np.float64))
+        self.count += 1
+
+    def add_implication(self, left: Sequence[int], right: Sequence[int]) -> None:
+        """Append the row that says: the sum of some columns is at most the sum of others."""
+        self.add(chain(left, right), chain(repeat(1.0, len(left)), repeat(-1.0, len(right))), -np.inf, 0.0)
 
     def add_block(
         self, row: np.ndarray, column: np.ndarray, value: object, count: int, lower: object, upper: object

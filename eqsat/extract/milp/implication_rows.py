@@ -15,7 +15,7 @@ part, for the facts below. Four kinds of rows prevent that. For a fact and the w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 
@@ -47,6 +47,43 @@ class _Sums:
         return sums
 
 
+class Demands:
+    """How much more of a fact the options of another one use than there is of it, for all pairs at once.
+
+    Args:
+        graph: The facts.
+        below: Per fact and option the facts that it needs.
+    """
+
+    def __init__(self, graph: AndOrGraph, below: Callable[[int, int], frozenset[int]]) -> None:
+        pairs: list[int] = []
+        lengths: list[int] = []
+        for number, fact in enumerate(graph.facts):
+            for option in range(len(fact.options)):
+                others = below(number, option) - {number}
+                pairs += [number * len(graph.facts) + other for other in others]
+                lengths.append(len(others))
+        found, self._pair = np.unique(np.array(pairs, dtype=np.int64), return_inverse=True)
+        self._fact, self._other = np.divmod(found, max(1, len(graph.facts)))
+        self._option = np.repeat(np.arange(len(lengths)), np.array(lengths, dtype=np.int64))
+
+    def excess(self, activity: np.ndarray, weights: np.ndarray) -> list[tuple[int, dict[int, float]]]:
+        """The facts that use more than there is, and of which facts they do, by how much.
+
+        Args:
+            activity: Per fact.
+            weights: Per option, over all facts.
+        """
+        used = np.where(weights > LEAST_VIOLATION, weights, 0.0)
+        excess = np.bincount(self._pair, used[self._option], len(self._fact)) - activity[self._other]
+        violated = np.flatnonzero((excess > LEAST_VIOLATION) & (activity[self._fact] > LEAST_VIOLATION))
+        found: dict[int, dict[int, float]] = defaultdict(dict)
+        columns = (array[violated].tolist() for array in (self._fact, self._other, excess))
+        for fact, other, value in zip(*columns, strict=True):
+            found[fact][other] = value
+        return list(found.items())
+
+
 class Implications:
     """Finds violated rows of one graph of facts.
 
@@ -59,13 +96,15 @@ class Implications:
     def __init__(self, graph: AndOrGraph, cyclic: bool = False) -> None:
         self.graph = graph
         further = (self._support_rows, self._cut_rows, self._landmark_rows)
-        self._kinds = (self._need_rows, *(further if cyclic else further[::-1]))
+        self._further_kinds = further if cyclic else further[::-1]
         self._below_option: dict[tuple[int, int], frozenset[int]] = {}
         options = [option for fact in graph.facts for option in fact.options]
         self._activity = _Sums([fact.columns for fact in graph.facts])
         self._weights = _Sums([option.columns for option in options])
         ends = [0, *accumulate(len(fact.options) for fact in graph.facts)]
         self._own = [slice(first, end) for first, end in pairwise(ends)]
+        self._needs: Sets = [fact.needs for fact in graph.facts]
+        self._demands = Demands(graph, self._below)
 
     def rows(self, x: np.ndarray, thorough: bool = False) -> Rows:
         """Rows that a point violates: of the first kind for which there are any, or, if thorough, of all kinds."""
@@ -73,10 +112,11 @@ class Implications:
         all_weights = self._weights.of(x)
         weights = [all_weights[own] for own in self._own]
         found = Rows()
-        for find in self._kinds:
-            find(activity, weights, found)
+        self._need_rows(activity, all_weights, found)
+        for find in self._further_kinds:
             if found.count and not thorough:
                 break
+            find(activity, weights, found)
         return found
 
     def _below(self, fact: int, option: int) -> frozenset[int]:
@@ -88,20 +128,12 @@ class Implications:
             self._below_option[fact, option] = found
         return found
 
-    def _need_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
-        needs: Sets = [fact.needs for fact in self.graph.facts]
-        for number, fact in enumerate(self.graph.facts):
-            if activity[number] <= LEAST_VIOLATION:
-                continue
-            demand: dict[int, float] = defaultdict(float)
-            for option, weight in enumerate(weights[number]):
-                if weight > LEAST_VIOLATION:
-                    for other in self._below(number, option):
-                        demand[other] += weight
-            excess = {other: wanted - activity[other] for other, wanted in demand.items() if other != number}
-            for other in _nearest(excess, needs):
-                left = [o for o in range(len(fact.options)) if other in self._below(number, o)]
-                _add(rows, fact, left, self.graph.facts[other].columns)
+    def _need_rows(self, activity: list[float], weights: list[float], rows: Rows) -> None:
+        facts = self.graph.facts
+        for number, excess in self._demands.excess(np.array(activity), np.array(weights)):
+            for other in _nearest(excess, self._needs):
+                left = [o for o in range(len(facts[number].options)) if other in self._below(number, o)]
+                _add(rows, facts[number], left, facts[other].columns)
 
     def _support_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
         facts = self.graph.facts
@@ -214,12 +246,7 @@ class Implications:
             if weight < activity[number] - LEAST_VIOLATION:
                 columns = [facts[f].columns if o < 0 else facts[f].options[o].columns for f, o in sorted(cut)]
                 rows_of = [column for group in columns for column in group]
-                rows.add(
-                    [*fact.columns, *rows_of],
-                    np.concatenate([np.ones(len(fact.columns)), -np.ones(len(rows_of))]),
-                    -np.inf,
-                    0.0,
-                )
+                rows.add_implication(fact.columns, rows_of)
             elif weight <= activity[number] + LEAST_VIOLATION:
                 cuts[number], weight_of[number] = cut, weight
 
@@ -258,5 +285,4 @@ def _witness(reads: list[int], other: int, needs: Sets) -> int:
 def _add(rows: Rows, fact: Fact, options: list[int], right: Iterable[int]) -> None:
     """Activity of some options at most the sum of some columns."""
     left = [column for o in options for column in fact.options[o].columns]
-    right = list(right)
-    rows.add(left + right, np.concatenate([np.ones(len(left)), -np.ones(len(right))]), -np.inf, 0.0)
+    rows.add_implication(left, list(right))

@@ -79,8 +79,8 @@ class Joins:
             target = self.zones.all[self._zone[edge]].target
             column = int(self.column[edge])
             reading = [int(formulation.x[node, target]) for node in self._nodes[edge]]
-            rows.add([column, *reading], [1.0] + [-1.0] * len(reading), -np.inf, 0.0)
-            rows.add([column, int(formulation.made[child, target])], [1.0, -1.0], -np.inf, 0.0)
+            rows.add_implication([column], reading)
+            rows.add_implication([column], [int(formulation.made[child, target])])
         for zone, edges in zip(self.zones.all, self._edges, strict=True):
             made = formulation.made[zone.classes, zone.target].tolist()
             columns = [zone.column, *self.column[edges].tolist(), *made]
@@ -115,8 +115,8 @@ class Joins:
                 excess = total - sum(float(x[made[c]]) for c in kept) + float(x[made[top]])
                 if excess > LEAST_VIOLATION:
                     others = sorted(kept - {top})
-                    columns = [int(self.column[edge]) for edge in sorted(inner)] + [int(made[c]) for c in others]
-                    rows.add(columns, [1.0] * len(inner) + [-1.0] * len(others), -np.inf, 0.0)
+                    columns = [int(self.column[edge]) for edge in sorted(inner)]
+                    rows.add_implication(columns, [int(made[c]) for c in others])
                     break
                 loosest = min(sorted(kept), key=lambda c: weight[c] - float(x[made[c]]))
                 if weight[loosest] >= float(x[made[loosest]]):

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-import numpy as np
-
 from eqsat.extract.milp.dominators import AndOrGraph
 from eqsat.extract.milp.highs import Rows
 
@@ -33,7 +31,7 @@ Network = dict[int, dict[int, float]]
 def add_landmark_rows(
     graph: AndOrGraph, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows
 ) -> None:
-    """Add rows that a point violates, at most one for each fact.
+    """Add rows that a point violates: for each fact one by each way to choose inputs.
 
     Args:
         graph: The facts.
@@ -78,9 +76,7 @@ def add_landmark_rows(
             key = (number, *columns)
             if key not in seen:
                 seen.add(key)
-                values = np.concatenate([np.ones(len(fact.columns)), -np.ones(len(columns))])
-                rows.add([*fact.columns, *columns], values, -np.inf, 0.0)
-            break
+                rows.add_implication(fact.columns, columns)
 
 
 class _Used(dict[int, list[tuple[float, list[int]]]]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from eqsat.extract.milp.dominators import AndOrGraph, Derivation
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
@@ -43,3 +45,16 @@ def test_nothing_is_violated_where_each_input_is_derived_often_enough() -> None:
 def test_one_input_leaves_no_choice() -> None:
     assert rows(["narrow"], 0.5) == [([0, 7], [1.0, -1.0])]
     assert rows(["wide"], 0.5) == []
+
+
+def test_each_way_to_choose_inputs_that_says_too_little_gives_a_row() -> None:
+    graph = facts(["wide", "narrow"])
+    further = graph.add((8,))
+    graph.facts[further].options = [Derivation((9,), [])]
+    graph.facts[0].options = [Derivation((column,), [2, 1, further]) for column in (3, 4)]
+    graph.always.append(False)
+    found = Rows()
+    add_landmark_rows(graph, [1.0, 0.9, 0.5, 0.25], [[0.5, 0.5], [0.5, 0.5], [0.5], [0.25]], found)
+    starts, index, _, _, _ = found.arrays()
+    assert {tuple(index[a:b].tolist()) for a, b in pairwise(starts)} == {(0, 7), (0, 9)}
+    assert found.count == 2

@@ -11,7 +11,7 @@ from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import IntegerProgram, Rows
-from eqsat.extract.milp.implication_rows import Implications
+from eqsat.extract.milp.implication_rows import Demands, Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
@@ -250,3 +250,26 @@ def test_regions_that_wait_for_each_other_are_counted() -> None:
             break
         program.add(rows)
     assert outcome.value == pytest.approx(min(cost(problem, chosen) for chosen in known.programs))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_demanded_too_often_is_what_summing_up_finds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for known in problems(seed):
+        graph = placed_facts(known.formulation)
+        facts = graph.facts
+        below = [[frozenset().union(*(facts[r].needs for r in o.reads)) for o in fact.options] for fact in facts]
+        activity = rng.random(len(facts)).round(1)
+        weights = [rng.random(len(fact.options)).round(1) for fact in facts]
+        wanted: dict[int, dict[int, float]] = {}
+        for number in range(len(facts)):
+            for other in range(len(facts)):
+                parts = [w for w, needs in zip(weights[number], below[number], strict=True) if other in needs]
+                excess = sum(parts) - activity[other]
+                if other != number and parts and activity[number] > 0 and excess > 1e-5:
+                    wanted.setdefault(number, {})[other] = excess
+        found = Demands(graph, lambda fact, option, below=below: below[fact][option]).excess(
+            activity, np.concatenate(weights)
+        )
+        assert [number for number, _ in found] == sorted(wanted)
+        assert {number: pytest.approx(excess) for number, excess in wanted.items()} == dict(found)
