@@ -111,7 +111,7 @@ def loops() -> ir.Model:
 
 
 def computed_weights() -> ir.Model:
-    """Convolutions whose weights are inputs, in windows and groups of several sizes."""
+    """Convolutions whose weights are inputs, in windows and groups of several sizes, of floats and of bytes."""
     outputs = []
     for channels, size, window, group in ((16, 56, 5, 1), (32, 28, 3, 1), (64, 28, 3, 8), (64, 14, 3, 1), (8, 9, 3, 1)):
         name = f"{channels}_{size}_{window}_{group}"
@@ -119,6 +119,12 @@ def computed_weights() -> ir.Model:
         w = input(f"w{name}", (channels, channels // group, window, window))
         y = op.Relu(op.Conv(x, w, pads=[window // 2] * 4, group=group))
         outputs.append(op.GlobalAveragePool(y))
+    for channels, size, window in ((48, 28, 3), (64, 28, 1), (16, 40, 5)):
+        name = f"{channels}_{size}_{window}_bytes"
+        x = input(f"x{name}", (1, channels, size, size), "uint8")
+        w = input(f"w{name}", (channels, channels, window, window), "uint8")
+        y = op.ConvInteger(x, w, np.uint8(7), pads=[window // 2] * 4)
+        outputs.append(op.ReduceMax(y, keepdims=0))
     return graph(outputs)
 
 

@@ -33,20 +33,22 @@ from eqsat.schema.types import OpKey
 
 ZERO_INPUT = 2
 """Which input of a ``ConvInteger`` is the zero point of the first."""
+WEIGHT_ZERO_INPUT = 3
+"""Which input of a ``ConvInteger`` is the zero point of the weights."""
 OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convolution:
-    """A convolution whose weights and quantization are known.
+    """A convolution whose quantization is known, except for zero points that the program computes.
 
     Attributes:
         at: The geometry of its windows.
         channel: Axis of the channels.
         spatial: The other axes but the batch's.
         group: Number of groups.
-        weights: As in the model, ``[channels, channels of a group, *kernel]``.
-        weight_zero: Zero points of the weights, one, or one per channel.
+        weights: As in the model, ``[channels, channels of a group, *kernel]``: constant, or a view.
+        weight_zero: Zero points of the weights, one, or one per channel; None where the program computes them.
         zero: Zero point of the input; None where the program computes it.
         bias: int32, None without.
         scale: float32 ``[channels]`` from sums to the output's steps, None where the sums are the result.
@@ -57,8 +59,8 @@ class Convolution:
     channel: int
     spatial: tuple[int, ...]
     group: int
-    weights: np.ndarray
-    weight_zero: np.ndarray
+    weights: np.ndarray | View
+    weight_zero: np.ndarray | None
     zero: int | None
     bias: np.ndarray | None
     scale: np.ndarray | None
@@ -83,17 +85,30 @@ def _scalar(value: np.ndarray | None) -> int:
     return 0 if value is None else int(value.reshape(()))
 
 
-def understood(task: Task) -> Convolution | None:
-    """The convolution of a task, None if a parameter is not constant or a tensor is not of 8 bits."""
+def weights_input(task: Task) -> int:
+    """Which input the weights are."""
+    return 3 if task.operator.name == "QLinearConv" else 1
+
+
+def understood(task: Task, *, computed: bool = False) -> Convolution | None:
+    """The convolution of a task, None if a parameter is not constant or a tensor is not of 8 bits.
+
+    Args:
+        task: The task.
+        computed: Whether the weights are a view, and the zero points of a ``ConvInteger`` may be.
+    """
     quantized = task.operator.name == "QLinearConv"
-    weights = task.constant(3 if quantized else 1)
-    x = task.inputs[0]
-    if not isinstance(x, View) or weights is None or x.dtype not in BYTES or x.rank < 3 or 0 in weights.shape:
+    place = weights_input(task)
+    x, weights = task.inputs[0], task.inputs[place]
+    if not isinstance(x, View) or weights is None or isinstance(weights, View) != computed:
         return None
-    if weights.dtype not in (np.int8, np.uint8) or task.outputs[0] is None or 0 in (*x.shape, *task.output.shape):
+    w_type = weights.dtype if isinstance(weights, View) else ir.DataType.from_numpy(weights.dtype)
+    if x.dtype not in BYTES or w_type not in BYTES or x.rank < 3:
         return None
-    given = range(1, len(task.inputs)) if quantized else range(3, len(task.inputs))
-    if any(isinstance(task.inputs[i], View) for i in given):
+    if task.outputs[0] is None or 0 in (*x.shape, *weights.shape, *task.output.shape):
+        return None
+    given = range(1, len(task.inputs)) if quantized else range(3, 3 if computed else len(task.inputs))
+    if any(isinstance(task.inputs[i], View) for i in given if i != place):
         return None
     last = bool(task.attributes.get("channels_last"))
     channel = x.rank - 1 if last else 1
@@ -107,11 +122,12 @@ def understood(task: Task) -> Convolution | None:
     if outputs % group or x.shape[channel] != weights.shape[1] * group:
         return None
     if not quantized:
-        zero, weight_zero = task.inputs[ZERO_INPUT] if task.has(ZERO_INPUT) else None, task.constant(3)
+        zero, weight_zero = (task.inputs[i] if task.has(i) else None for i in (ZERO_INPUT, WEIGHT_ZERO_INPUT))
         weight_zero = np.zeros((), np.int8) if weight_zero is None else weight_zero
-        if weight_zero.size not in (1, outputs) or (zero is not None and math.prod(zero.shape) != 1):
+        if math.prod(weight_zero.shape) not in (1, outputs) or (zero is not None and math.prod(zero.shape) != 1):
             return None
         known = None if isinstance(zero, View) else _scalar(zero)
+        weight_zero = None if isinstance(weight_zero, View) else weight_zero
         return Convolution(at, channel, spatial, group, weights, weight_zero, known, None, None, 0)
     numbers = [task.constant(i) for i in (1, 2, 4, 5, 6, 7)]
     if any(n is None for n in numbers):
@@ -138,6 +154,8 @@ def understood(task: Task) -> Convolution | None:
 
 def folded(found: Convolution, joined: bool) -> Folded:
     """The weights in the order that runs and taps are read; ``joined`` runs take in the last spatial axis."""
+    assert isinstance(found.weights, np.ndarray)
+    assert found.weight_zero is not None
     outputs, depth, *kernel = found.weights.shape
     grouped = found.weights.reshape(found.group, outputs // found.group, depth, *kernel)
     moved = np.moveaxis(grouped, 2, -1)
@@ -157,11 +175,14 @@ def unsigned_zero(zero: int, dtype: ir.DataType) -> int:
 def accepts(task: Task) -> bool:
     """Constant weights and quantization, and an epilogue on bytes."""
     found = understood(task)
-    if found is None or not is_supported(task.epilogue):
-        return False
-    depth = int(np.prod(found.weights.shape[1:]))
+    return found is not None and is_supported(task.epilogue) and (never_overflows(found) or folded(found, False).fits())
+
+
+def never_overflows(found: Convolution) -> bool:
+    """Whether sums stay within 32 bits whatever the weights and zero points are."""
+    depth = math.prod(found.weights.shape[1:])
     bias = 0 if found.bias is None else int(np.abs(found.bias.astype(np.int64)).max(initial=0))
-    return bias + 3 * 255 * 255 * depth < 2**31 or folded(found, False).fits()
+    return bias + 3 * 255 * 255 * depth < 2**31
 
 
 def result_order(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
@@ -175,6 +196,11 @@ def wants(task: Task) -> Wants:
     """Channels last, and the padding around the input."""
     found = understood(task)
     assert found is not None
+    return wants_of(task, found)
+
+
+def wants_of(task: Task, found: Convolution) -> Wants:
+    """The wants for the input and the result of a convolution."""
     source = ZERO_INPUT if found.zero is None else None
     x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero or 0, pad_input=source)
     in_place = tuple(
@@ -242,21 +268,65 @@ def generate(task: Task, isa: Isa) -> Kernel:
     """An implicit GEMM over the windows."""
     found = understood(task)
     assert found is not None
-    x, y, at = task.view(0), task.output, found.at
-    depth = found.weights.shape[1]
-    steps = [x.strides[a] for a in found.spatial]
-    joined = found.group == 1 and at.dilations[-1] == 1 and steps[-1] == depth
-    weights = folded(found, joined)
+    x = task.view(0)
+    weights = folded(found, is_joined(task, found))
     first = start(found, weights, x.dtype, 1)
     constants = [pack(weights.weights), *first.constants]
-    scale = None
-    if found.scale is not None:
-        scale = f"w{len(constants)}"
-        constants.append(by_channel(found.scale.reshape(found.group, -1)))
     zeros = None
     if weights.zeros is not None:
         zeros = f"w{len(constants)}"
         constants.append(by_channel(weights.zeros.astype(np.int32)))
+    moved = {f"w{i}": c.size // found.group for i, c in enumerate(constants)}
+    moved[first.name] = first.constants[0].size // found.group
+    return summed(
+        task, found, isa, Sums("w0", first.name, zeros, constants, moved, first.types, first.lines, first.scratch)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """What the sums of a convolution are computed from.
+
+    Attributes:
+        weights: Name of the pointer to packed weights; the other names likewise.
+        bias: Integers from which sums start.
+        zeros: Zero points of the weights by channel, None where they are folded into the weights.
+        constants: Of the kernel: ``w0``, ``w1``, ...
+        moved: How far pointers move from one group to the next.
+        types: C types of what pointers point at that are neither operands nor constants.
+        prologue: Statements before everything.
+        scratch: Bytes of working memory.
+        packing: Statements for each group.
+    """
+
+    weights: str
+    bias: str
+    zeros: str | None
+    constants: list[np.ndarray]
+    moved: dict[str, int]
+    types: dict[str, str]
+    prologue: list[str]
+    scratch: int
+    packing: tuple[str, ...] = ()
+
+
+def is_joined(task: Task, found: Convolution) -> bool:
+    """Whether a row of a window is one run of bytes."""
+    along = task.view(0).strides[found.spatial[-1]]
+    return found.group == 1 and found.at.dilations[-1] == 1 and along == found.weights.shape[1]
+
+
+def summed(task: Task, found: Convolution, isa: Isa, sums: Sums) -> Kernel:
+    """The kernel of a convolution."""
+    x, y, at = task.view(0), task.output, found.at
+    depth, joined = found.weights.shape[1], is_joined(task, found)
+    steps = [x.strides[a] for a in found.spatial]
+    constants, moved = list(sums.constants), dict(sums.moved)
+    scale = None
+    if found.scale is not None:
+        scale = f"w{len(constants)}"
+        constants.append(by_channel(found.scale.reshape(found.group, -1)))
+        moved[scale] = constants[-1].size // found.group
     epilogue = ByteEpilogue(task.epilogue, y.shape, found.channel, isa, len(constants))
     epilogue.result_stride = y.strides[found.channel]
     taps = [(k, s * d) for k, s, d in zip(at.kernel, steps, at.dilations, strict=True)]
@@ -266,20 +336,24 @@ def generate(task: Task, isa: Isa) -> Kernel:
         Axis(y.shape[a], {"x0": steps[i] * at.strides[i]} | output_axes(task, epilogue, a))
         for i, a in enumerate(found.spatial)
     ]
+    groups = ()
+    if found.group != 1:
+        along = {n: s * outputs for n, s in output_axes(task, epilogue, found.channel).items()}
+        groups = (Axis(found.group, {"x0": depth} | along | moved),)
     problem = IntegerGemm(
         "x0",
         x.dtype == ir.DataType.INT8,
-        "w0",
-        first.name,
+        sums.weights,
+        sums.bias,
         "y0",
-        _groups(task, found, epilogue, first, constants),
+        groups,
         (batch, *pixels),
         tuple(taps[:-1] if joined else taps),
         depth * at.kernel[-1] if joined else depth,
         outputs,
         x.slack >= 3,
         corner=-sum(b * s for b, s in zip(at.begin, steps, strict=True)),
-        window_zeros=zeros,
+        window_zeros=sums.zeros,
         vectors=() if scale is None else (scale,),
     )
 
@@ -288,9 +362,9 @@ def generate(task: Task, isa: Isa) -> Kernel:
             return Value(total, "i", ir.DataType.INT32)
         return into.rounded(f"FLOAT@({total}) * LD@({address(scale)})", found.result_zero, task.epilogue.dtype)
 
-    types = pointer_types(task, [*constants, *epilogue.constants]) | first.types
-    text = write(problem, epilogue, result, types, isa, prologue=first.lines)
-    return kernel(text, constants, epilogue, isa, first.scratch)
+    types = pointer_types(task, [*constants, *epilogue.constants]) | sums.types
+    text = write(problem, epilogue, result, types, isa, prologue=sums.prologue, packing=sums.packing)
+    return kernel(text, constants, epilogue, isa, sums.scratch)
 
 
 def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
@@ -298,18 +372,6 @@ def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, i
     body, helpers = finish(text, isa)
     arrays = (*constants, *epilogue.constants, *epilogue.parameters.constants)
     return Kernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)
-
-
-def _groups(
-    task: Task, found: Convolution, epilogue: ByteEpilogue, first: Start, constants: list[np.ndarray]
-) -> tuple[Axis, ...]:
-    if found.group == 1:
-        return ()
-    inputs, outputs = found.weights.shape[1], found.weights.shape[0] // found.group
-    moved = {n: s * outputs for n, s in output_axes(task, epilogue, found.channel).items()}
-    packed = {f"w{i}": c.size // found.group for i, c in enumerate(constants)}
-    packed[first.name] = first.constants[0].size // found.group
-    return (Axis(found.group, {"x0": inputs} | moved | packed),)
 
 
 FAMILY = register(Family("integer convolution", OPERATORS, accepts, generate, wants, rank=20))

@@ -23,6 +23,7 @@ from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zer
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
+from eqsat.codegen.kernels.bytes.scratch import Scratch
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
@@ -36,7 +37,6 @@ OPERATORS = (
     OpKey(_MS, "QGemm"),
     OpKey(_MS, "MatMulIntegerToFloat"),
 )
-_ALIGNED = 64
 _RIGHT = {"QLinearMatMul": 3, "QGemm": 3, "MatMulInteger": 1, "MatMulIntegerToFloat": 1}
 """Which input is the right matrix."""
 _ZEROS = {"QLinearMatMul": (2, 5), "QGemm": (2, 5), "MatMulInteger": (2, 3), "MatMulIntegerToFloat": (4, 5)}
@@ -233,22 +233,6 @@ class _Matrix:
         return cls((*[0] * (rank - view.rank), *lead), *((column, row) if transposed else (row, column)))
 
 
-class _Scratch:
-    """Pieces of the working memory."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.lines: list[str] = []
-        self.types: dict[str, str] = {}
-
-    def add(self, name: str, c: str, count: int, size: int) -> str:
-        """A piece of so many elements; returns its name."""
-        self.lines.append(f"{c} *restrict {name} = ({c} *)((unsigned char *)scratch + {self.size});")
-        self.types[name] = c
-        self.size += -(-count * size // _ALIGNED) * _ALIGNED + _ALIGNED
-        return name
-
-
 def generate(task: Task, isa: Isa) -> Kernel:
     """An implicit GEMM over the rows of the left matrix."""
     return _Generator(task, isa).kernel()
@@ -263,7 +247,7 @@ class _Generator:
         self.a = _Matrix.of(self.x, found.transposed[0], self.y.rank)
         self.depth = self.x.shape[-2] if found.transposed[0] else self.x.shape[-1]
         self.rows, self.columns = self.y.shape[-2:]
-        self.scratch = _Scratch()
+        self.scratch = Scratch()
         self.constants: list[np.ndarray] = []
         self.prologue: list[str] = []
         self.packing: list[str] = []
@@ -395,7 +379,8 @@ class _Generator:
             "bytes/pack.c.jinja",
             source=f"x{self.right}{moves}",
             kinds=[(n, c) for n, c in ((PANEL, self.columns // PANEL), (self.columns % PANEL, 1)) if n and c],
-            depth=self.depth,
+            taps=1,
+            run=self.depth,
             words=words,
             row=b.row,
             column=b.column,
@@ -403,9 +388,8 @@ class _Generator:
             fill=128 if unsigned else 0,
             lanes=self.isa.lanes(),
             zero=zero,
-            b_zero=b_zero,
+            zeros=zeros,
             start=start,
-            over_read=view.slack >= PANEL,
         )
         self.packing.append(text)
         return packed, bias, zeros
