@@ -4,11 +4,11 @@
                                      [--top N] [--repeat 9] [--keep FOLDER] [--kept FOLDER] [--json FILE]
 
 The settings are those of the kernels of each model's program that are predicted to take at least ``--share`` of it
-(files as for ``benchmarks.zoo``), and the lists in ``own_settings.py``, ``typed_settings.py`` and
-``quantized_settings.py``, which ``--no-own`` leaves out. Equal ones are measured once. Each is a model of its own,
-with the elementwise operators that were fused into the kernel. Both run in turn in one process. The figures are the
-least CPU time of a call, less that of a call that does nothing. ``--keep`` writes the settings as models, and
-``--kept`` reads them again. Columns:
+(files as for ``benchmarks.zoo``), and the lists in ``own_settings.py``, ``typed_settings.py``,
+``odd_settings.py`` and ``quantized_settings.py``, which ``--no-own`` leaves out. Equal ones are measured once. Each is
+a model of its own, with the elementwise operators that were fused into the kernel. Both run in turn in one process. The
+figures are the least CPU time of a call, less that of a call that does nothing. ``--keep`` writes the settings as
+models, and ``--kept`` reads them again. Columns:
 
 - ``C``, ``ORT``: microseconds; ``ratio``: C / ONNX Runtime, by which the table is sorted.
 - ``predicted``: microseconds by the host's file, relative to ``C``.
@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import zoo
 from benchmarks.c_speed import geometric_mean
 from benchmarks.executor import table
+from benchmarks.odd_settings import odd
 from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_models, with_weights
 from benchmarks.output import write_json
 from benchmarks.own_settings import own
@@ -162,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.keep is not None:
             keep(settings, given.keep)
         settings += list(kept(sorted(given.kept.glob("*.onnx")))) if given.kept is not None else []
-        settings += [] if given.no_own else [*own(), *typed(), *quantized()]
+        settings += [] if given.no_own else [*own(), *typed(), *odd(), *quantized()]
         nothing = idle()
         for setting in chosen(settings, given.only):
             row = measure(setting, host, given.repeat, nothing)

@@ -111,5 +111,10 @@ f DFT x:T[1,1000,1]
 
 def typed() -> list[Setting]:
     """All settings, each in all of its types."""
-    lines = [line.split(" ", 1) for line in SETTINGS.split("\n") if line]
+    return in_types(SETTINGS)
+
+
+def in_types(listed: str) -> list[Setting]:
+    """The settings of a list whose lines begin with the types that ``T`` stands for."""
+    lines = [line.split(" ", 1) for line in listed.split("\n") if line]
     return [setting(line.replace(":T[", f":{kind}[")) for kinds, line in lines for kind in kinds]

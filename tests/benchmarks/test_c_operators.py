@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from benchmarks import c_operators
+from benchmarks.odd_settings import odd
 from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_models, with_weights
 from benchmarks.own_settings import own
 from benchmarks.peer import session
@@ -87,7 +88,7 @@ def test_kept_settings_are_the_same(tmp_path: Path):
 
 
 def test_own_settings_are_models():
-    settings = [*own(), *typed(), *quantized()]
+    settings = [*own(), *typed(), *odd(), *quantized()]
     assert len({s.what for s in settings}) > 50
     for setting in settings:
         loaded = load(setting.model)
