@@ -1,6 +1,8 @@
 """Functions of one byte as tables: the 256 results of a chain are computed in advance.
 
-The numpy executor computes them, so that they equal its own results to the bit, whatever the chain does.
+The numpy executor computes them, so that they equal its own results to the bit, whatever the chain does. On x86, 16
+entries at a time are looked up in registers; where a byte is none of them, it finds zeros, or bits that further entries
+take back.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
+from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import Program, ProgramNode, ProgramTensor
@@ -28,6 +31,8 @@ from eqsat.schema.types import OpKey
 TABLE = OpKey("eqsat", "ByteTable")
 """A step that looks bytes up; its attribute ``table`` has 256 results by the bits of the operand."""
 _GATHER = OpKey("", "Gather")
+_PIECE = 4096
+"""Bytes."""
 _CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
 """Single operators that vectors compute as fast as a table is read."""
 
@@ -73,15 +78,34 @@ def accepts(task: Task) -> bool:
 
 
 def generate(task: Task, isa: Isa) -> Kernel:
-    """A load, a look-up and a store for each element; the same text for all instruction sets."""
+    """Rows in vectors, or a load, a look-up and a store for each element."""
     table = table_of(task.epilogue)
     assert table is not None
     plain = Epilogue(ir.DataType.UINT8)
     flat = flattened(replace(task, epilogue=plain))
     x, y = flat.view(0), flat.output
     axes = [(f"n{a}", n, x.strides[a], y.strides[a]) for a, n in enumerate(y.shape)]
-    text = render("bytes/table.c.jinja", axes=axes, c=c_types.storage(task.output.dtype))
-    return Kernel(text, (table,), specialised=False)
+    c = c_types.storage(task.output.dtype)
+    adjoin = bool(axes) and axes[-1][2] == axes[-1][3] == 1
+    bits = table.view(np.uint8)
+    is_copy = np.array_equal(bits, np.arange(256))
+    if not adjoin or (not isa.x86 and not is_copy):
+        return Kernel(render("bytes/table.c.jinja", axes=axes, c=c, row=""), (table,), specialised=False)
+    *outer, (_, length, *_) = axes
+    if not outer:
+        # One row in pieces, which threads can share.
+        outer = [("n", f"({length} + {_PIECE - 1}) / {_PIECE}", _PIECE, _PIECE)]
+        rest = f"({length} - n * {_PIECE})"
+        length = f"({rest} < {_PIECE} ? {rest} : {_PIECE})"
+    row = "copy" if is_copy else "look up"
+    body, helpers = finish(render("bytes/table.c.jinja", axes=outer, row=row, length=length), isa)
+    return Kernel(body, () if is_copy else (table, _steps(bits)), helpers=helpers, specialised=not is_copy)
+
+
+def _steps(table: np.ndarray) -> np.ndarray:
+    """The first 16 bytes of each half of the table, and then by which bits the next 16 differ."""
+    halves = table.reshape(2, 8, 16)
+    return np.concatenate([halves[:, :1], halves[:, 1:] ^ halves[:, :-1]], axis=1).ravel()
 
 
 FAMILY = register(Family("table of bytes", (IDENTITY,), accepts, generate, wants, rank=30))

@@ -114,6 +114,29 @@ def test_tables():
     run(cases, rng=rng)
 
 
+def test_rows_of_tables():
+    """Around multiples of what registers hold, and of the pieces of a long row; bits that only change their type."""
+    rng = np.random.default_rng(14)
+    cases = []
+    for dtype, other in itertools.product((np.uint8, np.int8), repeat=2):
+        zero, out, number = (
+            np.array(3, dtype),
+            np.array(-3 if other == np.int8 else 117, other),
+            3 if other == np.int8 else 2,
+        )
+        steps = [
+            step("DequantizeLinear", 0, 1, 2, dtype=f4),
+            step("Sin", 5, dtype=f4),
+            step("QuantizeLinear", 6, 3, 4, dtype=other),
+        ]
+        for shape in (63, 64, 65, 127, 128, 129, 4096, 4097, 9000, (5, 200), (3, 4099), (2, 1, 3, 64)):
+            cases.append(chain(draw(rng, shape, dtype), steps, [f4(0.013), zero, f4(0.008), out], family=TABLE))
+            if dtype != other:
+                cases.append(chain(draw(rng, shape, dtype), [step("Cast", 0, dtype=other, to=number)], family=TABLE))
+    run(cases, rng=rng)
+    run(cases, optimization="-O3")
+
+
 def test_copies():
     rng = np.random.default_rng(5)
     cases = [chain(draw(rng, shape, dtype), []) for shape in SHAPES for dtype in (np.uint8, np.int8)]
