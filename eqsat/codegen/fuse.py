@@ -9,7 +9,10 @@ inside that step. A conversion between layouts after elementwise operators is do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import onnx_ir as ir
 
 from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.family_choice import family_of
@@ -21,7 +24,9 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
 
-_CONCAT = OpKey("", "Concat")
+_CAST, _CONCAT = OpKey("", "Cast"), OpKey("", "Concat")
+_WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
+"""Types that have all numbers of half precision."""
 
 MOST_STEPS = 64
 """Steps of one kernel; longer bodies only cost compile time."""
@@ -180,10 +185,26 @@ def appended(first: ProgramNode, chain: ProgramNode, at: int) -> ProgramNode:
     for k in range(len(chain.steps)):
         numbers[len(sources) + k] = 1 + grown + len(first.steps) + k
     steps += [_renumbered(s, numbers) for s in chain.steps]
+    while _returns(steps, 1 + grown):
+        del steps[-2:]
     return ProgramNode(
         first.name, first.operator, first.attributes, first.inputs, [chain.outputs[0], *first.outputs[1:]], first.dtype,
         operands, steps, first.group,
     )  # fmt: skip
+
+
+def _returns(steps: Sequence[Step], first: int) -> bool:
+    """Whether the last two steps take a number of half precision to a wider type and back.
+
+    Args:
+        steps: All steps.
+        first: Number of the first one's value.
+    """
+    if len(steps) < 3 or any(step.operator != _CAST for step in steps[-2:]):
+        return False
+    end = first + len(steps)
+    follow = steps[-1].inputs == (end - 2,) and steps[-2].inputs == (end - 3,)
+    return follow and steps[-2].dtype in _WIDE and steps[-1].dtype in HALVES and steps[-3].dtype == steps[-1].dtype
 
 
 def _inlined(node: ProgramNode, operand: int, producer: ProgramNode) -> ProgramNode:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -65,3 +67,36 @@ def test_a_transposed_operand(axis: int):
     t = x.transpose(2, 0, 1)
     compiled = CModel(load(_model("ArgMax", t.shape, axis, keep=False, last=False, before="201")))
     np.testing.assert_array_equal(compiled.run({"x": x})["y"], t.argmax(axis))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ALL, ids=[isa.name for isa in ALL])
+def test_rows_of_other_types(isa: Isa):
+    """Longer and shorter than what is compared at once, with equal elements, NaN and the greatest numbers."""
+    if isa not in runnable():
+        pytest.skip(f"this machine does not have {isa.name}")
+    rng, nodes, inputs, outputs, feeds, wanted = np.random.default_rng(2), [], [], [], {}, {}
+    for dtype in ("float64", "float16", "int8", "uint8", "int16", "int32", "int64"):
+        for size in (31, 32, 33, 70, 128):
+            x = rng.integers(0, 9, (6, size)).astype(dtype)
+            x[1] = 5
+            if x.dtype.kind == "f":
+                x[2], x[3, size // 2] = rng.standard_normal(size), np.nan
+                x[4], x[5] = np.nan, rng.choice([np.inf, -np.inf, -0.0, 0.0], size)
+            else:
+                x[2], x[3, size // 2], x[4, -1] = np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).max
+            feeds[f"{dtype}_{size}"] = x
+            kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+            inputs.append(helper.make_tensor_value_info(f"{dtype}_{size}", kind, x.shape))
+            for name, last in (("ArgMax", 0), ("ArgMax", 1), ("ArgMin", 0), ("ArgMin", 1)):
+                y = f"{dtype}_{size}_{name}_{last}"
+                given: dict[str, Any] = dict(axis=1, keepdims=0, select_last_index=last)
+                nodes.append(helper.make_node(name, [f"{dtype}_{size}"], [y], **given))
+                outputs.append(helper.make_tensor_value_info(y, 7, x.shape[:1]))
+                wanted[y] = _expected(name, x, 1, bool(last))
+    graph = helper.make_graph(nodes, "places", inputs, outputs)
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    scalar = isa is SCALAR
+    compiled = CModel(model, isas=[PORTABLE, SCALAR] if scalar else [isa], flags=("-DMODEL_SCALAR",) if scalar else ())
+    for name, found in compiled.run(feeds).items():
+        np.testing.assert_array_equal(found, wanted[name], name)

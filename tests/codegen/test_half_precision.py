@@ -166,6 +166,18 @@ def test_weights_of_few_rows_stay_halves() -> None:
     assert sizes[0] < 0.6 * sizes[1] == 0.6 * sizes[2]
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_results_are_rounded_once(dtype: str) -> None:
+    """Not to the type of the model, back to float32, and again where they are stored."""
+    text = "(T[3,40] x) => (T[3,40] y) {one = Constant<value=int64 {1}>() y = CumSum(x, one)}"
+    model = load(parsed(text, dtype))
+    compiled, feeds = CModel(model), complete_inputs(model)
+    (steps,) = (k.task.epilogue.steps for k in compiled.emitted.kernels if k.task.operator.name == "CumSum")
+    assert [(step.operator.name, step.dtype.name) for step in steps] == [("Cast", dtype.upper())]
+    found, wanted = compiled.run(feeds)["y"], Executor(model).run(feeds)["y"]
+    np.testing.assert_array_equal(found.astype(np.float32), np.asarray(wanted).astype(np.float32))
+
+
 def test_what_only_moves_stays_as_it_is() -> None:
     """An embedding keeps its table in half precision, and the caller's tensors are not converted to be moved."""
     text = (

@@ -60,13 +60,16 @@ def tile(task: Task) -> Kernel:
     """Repeated along each axis."""
     template = Template(task)
     y, x = first(template)
-    rank = x.rank
-    shape = (*(n // (m or 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
+    # Each axis within its repetitions, so that the result is written in the order of its memory.
+    shape = tuple(k for n, m in zip(y.shape, x.shape, strict=True) for k in (n // (m or 1), m))
 
     def place(i: Sequence[str]) -> list[str]:
-        return [f"{i[a]} * {x.shape[a]} + {i[rank + a]}" if shape[a] != 1 else i[rank + a] for a in range(rank)]
+        return [
+            f"{outer} * {m} + {inner}" if n != 1 else inner
+            for n, m, outer, inner in zip(shape[::2], x.shape, i[::2], i[1::2], strict=True)
+        ]
 
-    return filled(template, [Block(shape, place, x, lambda i: list(i[rank:]))])
+    return filled(template, [Block(shape, place, x, lambda i: list(i[1::2]))])
 
 
 def slice_places(task: Task) -> list[list[AxisRun]] | None:

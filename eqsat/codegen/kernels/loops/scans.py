@@ -18,11 +18,11 @@ from eqsat.codegen.kernel_templates import Template, TemplateResult
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
 from eqsat.codegen.program import ProgramNode, ProgramTensor
-from eqsat.schema.size_questions import any_free
+from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 
 _WIDE = 16
-"""Accumulators of a line of doubles."""
+"""Accumulators of a line whose elements adjoin."""
 
 
 def lines(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -84,15 +84,24 @@ def arg_reduce(task: Task) -> Kernel:
     """Position of the largest or smallest element; the first of equals unless the last is requested."""
     template = Template(task)
     x, y = template.operand(0), template.result()
-    axis = _axis(task)
+    axis, largest, real = _axis(task), task.operator.name == "ArgMax", x.dtype in FLOATS
+    better, size = ">" if largest else "<", x.shape[axis]
+    wide = 1 if is_free(size) or size < 2 * _WIDE or x.operand.strides[axis] != 1 else _WIDE
+
+    def extreme(a: str, b: str) -> str:
+        return f"{'maximum' if largest else 'minimum'}_{x.c}({a}, {b})" if real else f"{a} {better} {b} ? {a} : {b}"
+
     return template.fill(
         "loops/scans.c.jinja",
         kind="extreme",
         axis=axis,
         lines=lines(x.shape, axis),
         c=x.c,
-        real=x.dtype in FLOATS,
-        better=">" if task.operator.name == "ArgMax" else "<",
+        real=real,
+        better=better,
+        extreme=extreme,
+        wide=wide,
+        specialised=wide > 1,
         backwards=bool(task.attributes.get("select_last_index")),
         last=x.shape[axis] - 1,
         place=place_in([axis], x.rank, y.rank),
