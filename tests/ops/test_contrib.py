@@ -22,10 +22,13 @@ from eqsat.schema.types import OpKey, tensor_type
 from tests.model.running import run_ort
 from tests.ops.contrib_cases import CASES, MS, Case
 from tests.ops.oracle import same
+from tests.quantization.runtime import INEXACT, has_exact_products
 
 SIZES = {2: "B", 5: "S", 7: "T", 3: "P"}
 
 
+OF_BYTES = ("DynamicQuantizeLSTM", "QAttention")
+"""Whose products ONNX Runtime computes from unsigned and signed bytes."""
 COUNTED = ("Unique", "GroupQueryAttention")
 """The values decide how many there are."""
 
@@ -41,6 +44,8 @@ def compare(found: list[np.ndarray], expected: list[np.ndarray], case: Case, fac
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values(case: Case) -> None:
+    if case.name in OF_BYTES and not has_exact_products():
+        pytest.skip(INEXACT)
     model = case.model()
     expected = run_ort(model, case.feed())
     found = eqsat.run(model, case.feed())

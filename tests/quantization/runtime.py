@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ class _Reader(CalibrationDataReader):
         return next(self._samples, None)
 
 
+@cache
 def has_exact_products() -> bool:
     """Whether ONNX Runtime's products of unsigned with signed bytes are exact: without VNNI, sums saturate."""
     text = """<ir_version: 8, opset_import: ["": 17]>
@@ -90,6 +92,5 @@ def sqnr(exact: np.ndarray, rounded: np.ndarray) -> float:
     return float(10 * np.log10(np.sum(exact.astype(np.float64) ** 2) / np.sum(error**2)))
 
 
-needs_exact_products = pytest.mark.skipif(
-    not has_exact_products(), reason="ONNX Runtime's 8-bit products saturate on this processor: it has no VNNI"
-)
+INEXACT = "ONNX Runtime's 8-bit products saturate on this processor: it has no VNNI"
+needs_exact_products = pytest.mark.skipif(not has_exact_products(), reason=INEXACT)

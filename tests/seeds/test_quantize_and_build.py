@@ -20,6 +20,7 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.partition.saved import inline
 from tests.fuzz.check import ort_outputs
+from tests.quantization.runtime import needs_exact_products
 
 Samples = dict[str, np.ndarray]
 GRAPHS = ("sigmoid", "pool", "bias and relu", "residual")
@@ -114,6 +115,7 @@ def test_simulation(graph: str) -> None:
     assert relative_rms(model, result, data) < 0.02
 
 
+@needs_exact_products
 @pytest.mark.parametrize("graph", ["sigmoid", "pool"])
 @pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0, 10.0])
 def test_the_data_decide_the_scales(graph: str, deviation: float) -> None:

@@ -17,6 +17,7 @@ from eqsat.model.load import load
 from tests.codegen.kernels.joined_cases import Joined, joined
 from tests.codegen.kernels.vectors.test_recurrent_conditions import STRICT, UNDEFINED
 from tests.ops.contrib_cases import Case, dynamic_quantize_lstm
+from tests.quantization.runtime import needs_exact_products
 
 NAME, FIXED = "DynamicQuantizeLSTM", (1, 2, 3, 7, 8, 9, 10, 11)
 SHAPES = {
@@ -66,6 +67,7 @@ def every_case() -> Joined:
     return joined({f"{n}: {case}": (case.model(), case.feed()) for n, case in enumerate(cases())})
 
 
+@needs_exact_products
 @pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
 def test_values(isa: Isa) -> None:
     compiled = every_case().compiled(isa)
