@@ -295,13 +295,18 @@ def bytes_in(*shape: int) -> Tensor:
     return eqsat.input("x", shape, "uint8")
 
 
+def small_weights(*shape: int) -> np.ndarray:
+    """Unsigned bytes of which no processor's sums of two products saturate."""
+    return RNG.integers(64, 193, shape).astype(np.uint8)
+
+
 BYTES: dict[str, tuple[Callable[[], Tensor], str, ir.DataType]] = {
     "convolution": (
         lambda: op.QLinearConv(
             bytes_in(1, 8, 12, 12),
             SCALE,
             ZERO,
-            weights(np.uint8, 16, 8, 3, 3),
+            small_weights(16, 8, 3, 3),
             w(16) ** 2 / 50,
             weights(np.uint8, 1)[0],
             OUT_SCALE,
@@ -313,15 +318,27 @@ BYTES: dict[str, tuple[Callable[[], Tensor], str, ir.DataType]] = {
     ),
     "product": (
         lambda: op.QLinearMatMul(
-            bytes_in(6, 40), SCALE, ZERO, weights(np.uint8, 40, 24), SCALE, np.uint8(200), OUT_SCALE, ZERO
+            bytes_in(6, 40), SCALE, ZERO, small_weights(40, 24), SCALE, np.uint8(200), OUT_SCALE, ZERO
         ),
         "QLinearMatMul",
         ir.DataType.INT8,
     ),
     "dynamic product": (
-        lambda: op.MatMulInteger(bytes_in(6, 40), weights(np.uint8, 40, 24), ZERO, np.uint8(9)),
+        lambda: op.MatMulInteger(bytes_in(6, 40), small_weights(40, 24), ZERO, np.uint8(9)),
         "MatMulInteger",
         ir.DataType.INT8,
+    ),
+    "dynamic product of large weights": (
+        lambda: op.MatMulInteger(bytes_in(6, 40), weights(np.uint8, 40, 24), ZERO, np.uint8(9)),
+        "MatMulInteger",
+        ir.DataType.UINT8,
+    ),
+    "convolution of large weights": (
+        lambda: op.QLinearConv(
+            bytes_in(1, 8, 12, 12), SCALE, ZERO, weights(np.uint8, 16, 8, 3, 3), SCALE, np.uint8(9), OUT_SCALE, ZERO
+        ),
+        "QLinearConv",
+        ir.DataType.UINT8,
     ),
     "dynamic convolution": (
         lambda: op.ConvInteger(bytes_in(1, 32, 12, 12), weights(np.int8, 16, 32, 3, 3), ZERO, np.int8(-4)),
