@@ -23,6 +23,7 @@ from eqsat.search import Search
 from eqsat.targets.find_targets import load_targets
 from eqsat.targets.kernel_cost import CostModel
 from tests.fuzz.check import ort_outputs
+from tests.quantization.runtime import needs_exact_products
 from tests.targets.instances import Operand, facts, instance, model_of, variables
 from tests.targets.test_shipped import CASES
 
@@ -146,6 +147,7 @@ def close(ours: Array, theirs: Array) -> None:
 S = {k: np.float32(v) for k, v in {"x": 0.02, "r": 0.03, "c": 0.015, "y": 0.0413}.items()}
 
 
+@needs_exact_products
 @pytest.mark.parametrize("group", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(3))
 def test_convolution_with_residual_and_clip_is_one_chain(group: int, seed: int) -> None:
