@@ -10,6 +10,7 @@ import pytest
 from eqsat.codegen.isa import PORTABLE, SCALAR
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
+from tests.quantization.runtime import has_exact_products
 
 SHAPES = [(), (1,), (7,), (3, 70), (2, 5, 9, 11), (128, 96)]
 
@@ -95,7 +96,9 @@ def test_products(name: str, scalar: bool, dtype: type[np.integer]) -> None:
     text = PRODUCTS[name].replace("int8[33", f"{np.dtype(dtype).name}[33")
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 18, "com.microsoft": 1]> g {text}')
     bounds = np.iinfo(dtype)
-    weights = rng.integers(bounds.min, bounds.max, (33, 19), dtype)
+    # Without exact products, only those of small weights are right in ONNX Runtime.
+    part = 1 if dtype is np.uint8 or has_exact_products() else 2
+    weights = rng.integers(bounds.min // part, bounds.max // part, (33, 19), dtype)
     constants = {
         "w": weights,
         "s": rng.uniform(0.01, 0.1, 19).astype(np.float32),
