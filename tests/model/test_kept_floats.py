@@ -13,6 +13,7 @@ import eqsat
 from eqsat import op
 from eqsat.model.kept_floats import KEPT, with_floats_kept
 from tests.model.running import run_ort
+from tests.quantization.runtime import needs_exact_products
 
 CONV = """
 <ir_version: 9, opset_import: ["" : 17]>
@@ -170,6 +171,7 @@ def test_what_the_runtime_joins_with_a_product(case: str, domain: str) -> None:
     np.testing.assert_allclose(got, wanted, atol=0.51)
 
 
+@needs_exact_products
 @pytest.mark.parametrize("host", ["cpu", "ort"])
 def test_what_quantization_leaves_in_floats_stays_in_floats(host: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
