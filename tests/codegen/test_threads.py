@@ -208,7 +208,8 @@ def test_callers_and_models_share_a_pool() -> None:
 
 def test_a_pool_of_more_threads_than_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "ENOUGH", 0.0)
-    few = [op.Relu(op.MatMul(eqsat.input(f"x{n}", (n, 96)), weights(96, 96))) for n in (16, 32, 64, 128, 512)]
+    sizes = ((16, 96), (32, 200), (64, 96), (128, 64), (512, 400))
+    few = [op.Relu(op.MatMul(eqsat.input(f"x{n}", (n, 96)), weights(96, columns))) for n, columns in sizes]
     model = eqsat.load(eqsat.graph(few))
     alone, shared = CModel(model), CModel(model, threads=7)
     assert len(set(re.findall(r"_shared\(pool, (\d+),", shared.emitted.source))) > 1

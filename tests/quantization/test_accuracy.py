@@ -53,18 +53,21 @@ def assert_no_worse_than_peer(name: str, methods: list[str], method: str, luck: 
         assert sqnr(exact, outputs(executable(result.model), data)) >= best - allowed
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SMALL, *TINY])
 def test_no_worse_than_the_peer(name: str) -> None:
     assert_no_worse_than_peer(name, ["minmax"], "minmax", LUCK)
 
 
+@needs_exact_products
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [*SMALL, *TINY, "mbv2", "bert4x256", *(name for name in LIGHT if name not in HEAVY)])
 def test_no_worse_than_any_method_of_the_peer(name: str) -> None:
     assert_no_worse_than_peer(name, list(METHODS), "auto", CHOICE)
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("std", [0.1, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("name", ["conv", "conv_bias_relu", "conv_residual", "gemm"])

@@ -16,8 +16,8 @@ from eqsat.errors import QuantizationError
 from eqsat.quantization.integer_part import PARTS, cut
 from eqsat.schema.metadata import PARTS_DOMAIN
 from tests.quantization.networks import built, he, normal, residual, samples
+from tests.quantization.runtime import needs_exact_products, sqnr
 from tests.quantization.runtime import run as run_in_peer
-from tests.quantization.runtime import sqnr
 
 
 def _conv(x, channels: int, seed: int, *bias: np.ndarray):
@@ -52,6 +52,7 @@ MODES = {
 }
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "ethos_n"])
 @pytest.mark.parametrize("mode", MODES)
