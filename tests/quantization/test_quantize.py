@@ -72,6 +72,7 @@ def test_a_normalisation_is_folded_before_it_is_rounded() -> None:
     assert result.actual["output"] > 35
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
 @pytest.mark.parametrize("method", METHODS)
@@ -212,6 +213,7 @@ def test_reasons_for_floats() -> None:
 # ---- the result as a whole ---------------------------------------------------------------------------
 
 
+@needs_exact_products
 @pytest.mark.slow
 def test_reports_and_files(tmp_path: Path) -> None:
     model = wide()
