@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from eqsat.result import Result
 from eqsat.search import Search
 from tests.fuzz.check import ort_outputs
+from tests.quantization.runtime import has_exact_products
 from tests.quantized.checks import by_onnx_runtime, float_arithmetic
 
 Array = np.ndarray
@@ -323,13 +324,15 @@ def test_it_becomes_an_integer_operator(name: str, variant: int) -> None:
     (y,) = result.run(feed).values()
     (saved,) = ort_outputs(ir.to_proto(result.model).SerializeToString(), feed).values()
     judges = [ort_outputs(model.SerializeToString(), feed)]
-    if name not in CHAINS:
+    # Otherwise, the pairs as they stand are the judge, and our executor is judged.
+    is_exact = variant % 2 == 1 or has_exact_products()
+    if name not in CHAINS and is_exact:
         # Of two pairs in a row ONNX Runtime makes one, which is up to four steps off.
         judges.append(by_onnx_runtime(model, feed))
     most = 1 if name in WITHIN_ONE else 0
     for expected in judges:
         (right,) = expected.values()
         assert np.unique(right).size > 1, "the data say something"
-        for found in (y, saved):
+        for found in (y, saved) if is_exact else (y,):
             difference = np.abs(found.astype(int) - right.astype(int)).max()
             assert difference <= most, f"{difference} steps"

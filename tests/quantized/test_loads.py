@@ -14,6 +14,7 @@ import eqsat
 from benchmarks.models import SHARED
 from eqsat import op
 from tests.fuzz.check import ort_outputs
+from tests.quantization.runtime import needs_exact_products
 
 MODES = ("disabled", "enabled", "fully_integral")
 FLOATS = [path for path in sorted(SHARED.glob("*.onnx")) if ".q" not in path.name]
@@ -59,6 +60,7 @@ def saved(result: eqsat.QuantizationResult) -> bytes:
     return onnx_of(result.model).SerializeToString()
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True], ids=["inside", "output"])
 @pytest.mark.parametrize("mode", MODES)

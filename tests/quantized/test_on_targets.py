@@ -11,6 +11,7 @@ import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from eqsat.search import Search
+from tests.quantization.runtime import needs_exact_products
 from tests.quantized.checks import float_arithmetic, greatest_difference
 from tests.quantized.networks import attention, gated, plain, quantized
 
@@ -25,6 +26,7 @@ TARGETS = {
 }
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("network", NETWORKS)
