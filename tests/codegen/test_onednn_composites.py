@@ -10,6 +10,7 @@ from eqsat.rules.ast import Composite
 from eqsat.rules.expand import expand
 from tests.codegen.onednn_cases import assert_same, needs_onednn
 from tests.codegen.regions import Regions
+from tests.quantization.runtime import has_exact_products
 from tests.targets.instances import instance, model_of
 from tests.targets.test_shipped import CASES, composites
 
@@ -55,6 +56,8 @@ def regions_of(composite: Composite, seed: int) -> Regions:
 @pytest.mark.slow
 @pytest.mark.parametrize("composite", DNNL, ids=lambda c: c.name)
 def test_every_clause_agrees_with_numpy(composite: Composite) -> None:
+    if composite.name.startswith("int8_") and not has_exact_products():
+        pytest.skip("oneDNN's 8-bit products saturate on this processor: it has no VNNI")
     made = assert_same(regions_of(composite, seed=1))
     clauses = len(expand(composite.patterns))
     kernels = [p for p in made.primitives() if not p.is_reorder]

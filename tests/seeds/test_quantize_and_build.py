@@ -84,6 +84,7 @@ def float_operators(nodes: object) -> list[str]:
     return found
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -77,6 +77,7 @@ def operators(pattern: Any) -> set[str]:
 EACH = [(n, i) for n, c in COMPOSITES.items() for i, k in enumerate(clauses(c)) if "Swish" not in operators(k.roots[0])]
 
 
+@needs_exact_products
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), EACH)
 def test_every_pattern_is_chosen_whole_and_computes_what_onnx_runtime_does(name: str, number: int) -> None:
