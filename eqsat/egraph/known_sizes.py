@@ -6,13 +6,19 @@ constants. An operand that says a shape of free sizes can often be a literal all
 dimension where it reads 0 and computes one where it reads -1, ``Expand`` keeps a dimension where it reads 1. Then the
 node with the literal is another program of the same value, which needs no arithmetic and which rules can look at.
 
+Traced models compute the same sizes in each layer, from the tensors of that layer. Arrays that hold the same numbers
+for all sizes are one value: what reads one of them reads the first of them instead, so that layers share masks and
+positions that are computed from sizes. (Their classes are not united. The class of a size would contain expressions of
+all layers, and so would be computed, as it seems, from itself.) Neighboring sizes of one tensor, which exporters pick
+one by one and join, are read by one ``Shape`` with a start and an end, of an input of the model where it has them.
+
 This follows the nodes in the model's order, before they are written; signatures are answered once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,17 +28,33 @@ from eqsat.egraph.bindings import bindings
 from eqsat.egraph.encode import CHUNK, EncodedNode, Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
-from eqsat.egraph.shape_operands import RESHAPE, literal_operands
+from eqsat.egraph.language import Constructor
+from eqsat.egraph.shape_operands import RESHAPE, SHAPE, is_whole, literal_operands
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
-from eqsat.model.inference.shape_values import propagate
+from eqsat.model.inference.shape_values import dimensions, propagate, sizes_of_shape
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import default_attrs
+from eqsat.schema.size import Size
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 NAME = "known_sizes"
 """In the place of a rule's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighboring sizes of a tensor.
+
+    Attributes:
+        tensor: A value of the model.
+        start, end: The first axis and the one after the last; None after the tensor's last.
+    """
+
+    tensor: int
+    start: int
+    end: int | None
 
 
 @dataclass
@@ -43,11 +65,14 @@ class KnownSizes:
         tables: Of the e-graph.
         sizes: By value of the model, an array that has free sizes.
         literals: By node, operands that are other than in the model: their positions and constants.
+        parts: By value, neighboring sizes of an input of the model, or else of an earlier tensor.
     """
 
     tables: Tables
     sizes: dict[int, np.ndarray] = field(default_factory=dict)
     literals: dict[int, dict[int, int]] = field(default_factory=dict)
+    parts: dict[int, Run] = field(default_factory=dict)
+    _runs: dict[Hashable, Run] = field(default_factory=dict)
     _answers: dict[Hashable, tuple[Sequence[TensorType | None], Sequence[np.ndarray | None]]] = field(
         default_factory=dict
     )
@@ -84,6 +109,51 @@ class KnownSizes:
             )
             if found:
                 self.literals[index] = {i: self._literal(x, known[i]) for i, x in found.items()}
+        self._find_part(encoding, index, types)
+
+    def _find_part(self, encoding: Encoding, index: int, types: Sequence[int | None]) -> None:
+        node = encoding.nodes[index]
+        result = node.results[0]
+        sizes = self.sizes.get(result)
+        kind = self.tables.types[types[result] or 0]
+        if sizes is None or sizes.ndim != 1 or kind is None or kind.dtype != ir.DataType.INT64:
+            return
+        if not self._runs:
+            for value in encoding.inputs:
+                self._read_runs(encoding.number[value], types)
+        if node.constructor.op == SHAPE and node.operands[0] is not None:
+            self._read_runs(node.operands[0], types)
+        found = self._runs.get(_content(sizes))
+        if found is not None and (node.constructor.op != SHAPE or found.tensor != node.operands[0]):
+            self.parts[result] = found
+
+    def _read_runs(self, tensor: int, types: Sequence[int | None]) -> None:
+        """Finds the sizes of a tensor by their contents, where no earlier tensor has them."""
+        kind = None if types[tensor] is None else self.tables.types[types[tensor] or 0]
+        dims = None if kind is None else dimensions(kind)
+        for start in range(len(dims or ())):
+            for end in range(start + 1, len(dims or ()) + 1):
+                sizes = sizes_of_shape("Shape", (("end", end), ("start", start)), dims or ())
+                if _are_known(sizes):
+                    self._runs.setdefault(_content(sizes), Run(tensor, start, None if end == len(dims or ()) else end))
+
+    def read_first(self, encoding: Encoding, types: Sequence[int | None]) -> None:
+        """Lets nodes read the first of equal arrays of sizes.
+
+        Args:
+            encoding: The model, whose nodes are changed.
+            types: By value the id of its type where known.
+        """
+        first: dict[Hashable, int] = {}
+        same = {
+            k: first.setdefault((types[k], _content(array)), k)
+            for k, array in self.sizes.items()
+            if types[k] is not None and _are_known(array)
+        }
+        for index, node in enumerate(encoding.nodes):
+            operands = tuple(o if o is None else same.get(o, o) for o in node.operands)
+            if operands != node.operands:
+                encoding.nodes[index] = replace(node, operands=operands)
 
     def _complete(
         self,
@@ -130,8 +200,8 @@ class KnownSizes:
         return self.sizes.get(operand) if constant is None else self.tables.constants[constant].numpy()
 
 
-def write_literals(engine: Engine, encoding: Encoding, known: KnownSizes, rule: int) -> None:
-    """Adds the nodes that read literals to the classes of their results.
+def write_sizes(engine: Engine, encoding: Encoding, known: KnownSizes, rule: int) -> None:
+    """Adds the nodes that read literals, and those that read parts of shapes, to the classes of their results.
 
     Args:
         engine: In which the model is written.
@@ -139,12 +209,12 @@ def write_literals(engine: Engine, encoding: Encoding, known: KnownSizes, rule: 
         known: What was followed.
         rule: The rule number of the e-nodes.
     """
-    actions = list(_actions(encoding, known, rule))
+    actions = [*_with_literals(encoding, known, rule), *_parts_of_shapes(encoding, known, rule)]
     for start in range(0, len(actions), CHUNK):
         engine.run_once(actions[start : start + CHUNK])
 
 
-def _actions(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
+def _with_literals(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
     for index, literals in known.literals.items():
         node = encoding.nodes[index]
         operands = [
@@ -152,9 +222,21 @@ def _actions(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
         ]
         # A literal 0 copies a dimension, which the node's own attributes may forbid.
         number = known.tables.attrs.id(default_attrs(RESHAPE)) if node.constructor.op == RESHAPE else node.number
-        args = [integer(number), *operands]
-        yield bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(rule))
-        yield bindings.Union(SPAN, call("ref", integer(node.results[0])), call(node.constructor.name, *args))
+        yield from _added(node.constructor, node.results[0], [integer(number), *operands], rule)
+
+
+def _parts_of_shapes(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
+    shape = next((c for c in encoding.constructors if c.op == SHAPE), None)
+    for result, run in known.parts.items() if shape is not None else ():
+        attrs = {"start": run.start} if run.end is None else {"end": run.end, "start": run.start}
+        args = [integer(known.tables.attrs.id(tuple(attrs.items()))), _operand(run.tensor)]
+        yield from _added(shape, result, args, rule)
+
+
+def _added(constructor: Constructor, result: int, args: Sequence[Any], rule: int) -> Iterator[Any]:
+    """An e-node in the class of a value."""
+    yield bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule))
+    yield bindings.Union(SPAN, call("ref", integer(result)), call(constructor.name, *args))
 
 
 def _operand(operand: int | None) -> object:
@@ -174,6 +256,11 @@ def _is_vaguer(known: TensorType, other: TensorType) -> bool:
     return len(known.shape) == len(other.shape) and any(
         a is None and b is not None for a, b in zip(known.shape, other.shape, strict=True)
     )
+
+
+def _are_known(sizes: np.ndarray) -> bool:
+    """Whether each element is a number or a size."""
+    return all(isinstance(x, Size) or is_whole(x) for x in sizes.flat)
 
 
 def _content(array: np.ndarray | None) -> Hashable:

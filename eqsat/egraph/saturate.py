@@ -29,7 +29,7 @@ from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.joins import Columns
 from eqsat.egraph.known_sizes import NAME as NAME_OF_SIZES
-from eqsat.egraph.known_sizes import write_literals
+from eqsat.egraph.known_sizes import write_sizes
 from eqsat.egraph.language import PRELUDE, Constructor, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.template import Answer
@@ -156,8 +156,10 @@ class Saturation:
         for constructor in own or vocabulary.constructors.values():
             self._declare(constructor)
             self.facts.declare(constructor)
-        encoder.write(*self.facts.prime(self.encoding))
-        self._write_literals()
+        types, values = self.facts.prime(self.encoding)
+        self.facts.known_sizes.read_first(self.encoding, types)
+        encoder.write(types, values)
+        self._write_sizes()
         self._pin()
         self._bound()
         self.has_infinities = self.facts.has_infinities(self.encoding)
@@ -194,13 +196,13 @@ class Saturation:
         """Those of which the e-graph may have e-nodes, in the order of the vocabulary."""
         return [c for name, c in self.vocabulary.constructors.items() if name in self._declared]
 
-    def _write_literals(self) -> None:
+    def _write_sizes(self) -> None:
         known = self.facts.known_sizes
-        if known.literals:
+        if known.literals or known.parts:
             number = self._register(NAME_OF_SIZES, "")
             statistics = self.statistics[number - 2]
-            statistics.matches = statistics.applied = len(known.literals)
-            write_literals(self.engine, self.encoding, known, number)
+            statistics.matches = statistics.applied = len(known.literals) + len(known.parts)
+            write_sizes(self.engine, self.encoding, known, number)
 
     def _write_alternatives(self) -> None:
         numbers: dict[str, int] = {}
