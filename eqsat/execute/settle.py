@@ -16,11 +16,15 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError
 from eqsat.execute.compile_graph import ModelContext, compile_node
+from eqsat.model.inference.shape_values import propagate
 from eqsat.model.load import load
 from eqsat.model.unused_names import unused
 from eqsat.ops.evaluate import Value
+from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
+from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.schema.types import type_of
 
 ROUNDS = 1 << 14
 """Operators that one loop may compute, counting each iteration."""
@@ -30,6 +34,8 @@ MOST_READ = 1 << 16
 """Elements of all constants that a loop reads: its operators cost about as much each."""
 MOST_HELD = 1 << 22
 """Bytes that a loop may hold."""
+MOST_SIZES = 256
+"""Elements of a constant from which sizes may follow."""
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
@@ -47,7 +53,16 @@ def settled(model: ir.Model) -> ir.Model:
     if not any(_is_control(node) for node in model.graph):
         return model
     copy = model.clone()
-    return load(copy) if _Settling(copy).run() else model
+    # The types of a branch that has taken an If's place may determine another one's condition.
+    return settled(load(copy)) if _Settling(copy).run() else model
+
+
+def _small(value: ir.Value) -> np.ndarray | None:
+    """A constant that may tell of sizes."""
+    constant = value.const_value
+    return (
+        array_of(constant) if value.is_initializer() and constant is not None and constant.size <= MOST_SIZES else None
+    )
 
 
 def _is_control(node: ir.Node) -> bool:
@@ -63,6 +78,7 @@ class _Settling:
         self._unknown: set[ir.Value] = set(model.graph.inputs)
         self._left = ALL_ROUNDS
         self._taken = {"", *_names(model.graph)}
+        self._follow_sizes()
 
     def run(self) -> bool:
         changed = False
@@ -79,6 +95,25 @@ class _Settling:
         return changed
 
     # ---- constants -------------------------------------------------------------------------------
+
+    def _follow_sizes(self) -> None:
+        """Finds the values that follow from shapes: TorchScript's ``squeeze`` is an If that asks for a size."""
+        sizes: dict[ir.Value, np.ndarray | None] = {}
+        for node in self._graph:
+            op = op_key(node)
+            if not has(op, Trait.BY_TYPE) and not (has(op, Trait.SIZES) and any(v in sizes for v in node.inputs if v)):
+                continue
+            types = [None if v is None else type_of(v) for v in node.inputs]
+            read = [None if v is None else sizes[v] if v in sizes else _small(v) for v in node.inputs]
+            given = [t for v, t in zip(node.inputs, types, strict=True) if v is not None]
+            if any(t is None for t in given) or not given:
+                continue
+            results = propagate(op, to_attrs(node), types, read, [type_of(v) for v in node.outputs])
+            for value, array in zip(node.outputs, results, strict=False):
+                if array is not None:
+                    sizes[value] = array
+                    if array.dtype != object:
+                        self._known[value] = array
 
     def _value(self, value: ir.Value) -> bool:
         """Whether a value is constant and could be computed; then it is known."""

@@ -124,3 +124,31 @@ def test_the_input_model_is_not_changed() -> None:
     model = load(IF % "1")
     assert settled(model) is not model
     assert "If" in [n.op_type for n in model.graph]
+
+
+def _squeezed(rows: str, second: str) -> str:
+    """TorchScript's ``squeeze`` of one axis, twice: the second one asks for the size that the first one leaves."""
+    return f"""{_HEAD} g (float[{rows}, 1, {second}, 6] x) => (float y)
+    <int64 i = {{1}}, int64 one = {{1}}, int64[1] at = {{1}}> {{
+    r = Relu(x) s = Shape(r) n = Gather(s, i) c = Equal(n, one)
+    v = If(c)<then_branch = t () => (float[] p) {{ p = Squeeze(r, at) }},
+              else_branch = e () => (float[] p) {{ p = Identity(r) }}>
+    s2 = Shape(v) n2 = Gather(s2, i) c2 = Equal(n2, one)
+    z = If(c2)<then_branch = t2 () => (float[] p) {{ p = Squeeze(v, at) }},
+               else_branch = e2 () => (float[] p) {{ p = Identity(v) }}>
+    y = ReduceSum<keepdims = 0>(z) }}"""
+
+
+@pytest.mark.parametrize(
+    "rows, second, left", [("2", "1", 0), ("2", "3", 0), ("N", "1", 0), ("N", "3", 0), ("2", "M", 1)]
+)
+def test_sizes_settle_what_asks_for_them(rows: str, second: str, left: int) -> None:
+    """An If stays only where its condition depends on a free size."""
+    model = load(onnx.parser.parse_model(_squeezed(rows, second)))
+    found = settled(model)
+    assert [node.op_type for node in found.graph].count("If") == left
+    sizes = {"N": 2, "M": 1}
+    shape = [int(sizes.get(d, d)) for d in (rows, "1", second, "6")]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    result = eqsat.optimize(onnx.parser.parse_model(_squeezed(rows, second)), verify=False)
+    np.testing.assert_allclose(result.run({"x": x})["y"], np.maximum(x, 0).sum(), rtol=1e-5)
