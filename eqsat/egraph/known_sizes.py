@@ -227,13 +227,15 @@ def _with_literals(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator
 
 def _parts_of_shapes(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:
     shape = next((c for c in encoding.constructors if c.op == SHAPE), None)
-    for result, run in known.parts.items() if shape is not None else ():
+    if shape is None:
+        return
+    for result, run in known.parts.items():
         attrs = {"start": run.start} if run.end is None else {"end": run.end, "start": run.start}
         args = [integer(known.tables.attrs.id(tuple(attrs.items()))), _operand(run.tensor)]
         yield from _added(shape, result, args, rule)
 
 
-def _added(constructor: Constructor, result: int, args: Sequence[Any], rule: int) -> Iterator[Any]:
+def _added(constructor: Constructor, result: int, args: list[Any], rule: int) -> Iterator[Any]:
     """An e-node in the class of a value."""
     yield bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule))
     yield bindings.Union(SPAN, call("ref", integer(result)), call(constructor.name, *args))
