@@ -34,6 +34,8 @@ MOST_READ = 1 << 16
 """Elements of all constants that a loop reads: its operators cost about as much each."""
 MOST_HELD = 1 << 22
 """Bytes that a loop may hold."""
+PASSES = 8
+"""The types of a branch that has taken an If's place may determine the condition of another one in the next pass."""
 MOST_SIZES = 256
 """Elements of a constant from which sizes may follow."""
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -50,11 +52,14 @@ def settled(model: ir.Model) -> ir.Model:
     Returns:
         The model itself if nothing in it changes, otherwise a new one, loaded as well.
     """
-    if not any(_is_control(node) for node in model.graph):
-        return model
-    copy = model.clone()
-    # The types of a branch that has taken an If's place may determine another one's condition.
-    return settled(load(copy)) if _Settling(copy).run() else model
+    for _ in range(PASSES):
+        if not any(_is_control(node) for node in model.graph):
+            break
+        copy = model.clone()
+        if not _Settling(copy).run():
+            break
+        model = load(copy)
+    return model
 
 
 def _small(value: ir.Value) -> np.ndarray | None:

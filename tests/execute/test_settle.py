@@ -9,7 +9,7 @@ import pytest
 
 import eqsat
 from eqsat.codegen.generate import generate
-from eqsat.execute.settle import settled
+from eqsat.execute.settle import PASSES, settled
 from eqsat.model.load import load
 
 _HEAD = '<ir_version: 10, opset_import: ["": 21]> '
@@ -152,3 +152,21 @@ def test_sizes_settle_what_asks_for_them(rows: str, second: str, left: int) -> N
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     result = eqsat.optimize(onnx.parser.parse_model(_squeezed(rows, second)), verify=False)
     np.testing.assert_allclose(result.run({"x": x})["y"], np.maximum(x, 0).sum(), rtol=1e-5)
+
+
+def test_a_long_chain_of_conditions_ends_after_some_passes() -> None:
+    """The condition of each If depends on what the one before leaves; what is not settled is computed in each run."""
+    lines = ["x0 = Relu(x)"]
+    for i in range(PASSES + 3):
+        lines.append(f"s{i} = Shape(x{i}) n{i} = Gather(s{i}, i) c{i} = Equal(n{i}, four)")
+        lines.append(
+            f"x{i + 1} = If(c{i})<then_branch = t{i} () => (float[p] a{i}) {{ a{i} = Neg(x{i}) }}, "
+            f"else_branch = e{i} () => (float[p, q] b{i}) {{ b{i} = Unsqueeze(x{i}, at) }}>"
+        )
+    text = f"""{_HEAD} g (float[4] x) => (float y) <int64 i = {{0}}, int64 four = {{4}}, int64[1] at = {{0}}> {{
+        {chr(10).join(lines)} y = ReduceSum<keepdims = 0>(x{PASSES + 3}) }}"""
+    found = settled(load(onnx.parser.parse_model(text)))
+    assert [node.op_type for node in found.graph].count("If") == 3
+    x = np.arange(4, dtype=np.float32)
+    result = eqsat.optimize(onnx.parser.parse_model(text), verify=False)
+    np.testing.assert_allclose(result.run({"x": x})["y"], -x.sum())
