@@ -106,3 +106,20 @@ def test_equal_sizes_that_are_results_keep_their_names(tmp_path: Path) -> None:
 def test_each_layer_adds_the_same() -> None:
     sizes = [len(Search.of(layers("picked", n), dims=DIMS, free_sizes=True).snapshot.nodes) for n in (2, 4, 8)]
     assert sizes[2] - sizes[1] == 2 * (sizes[1] - sizes[0])
+
+
+def test_sizes_that_are_computed_in_two_ways_are_read_once(tmp_path: Path) -> None:
+    """No shape has the second one: it is what a joined tensor has more than one of its parts."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        g (float[N, 4] a) => (float[N, 4] y, float[N, 4] z) <int64 zero = {0}, int64 one = {1}, int64[1] at = {1}> {
+        s = Shape(a) n = Gather(s, zero) p = Range(zero, n, one) q = Cast<to = 1>(p) u = Unsqueeze(q, at) y = Mul(a, u)
+        j = Concat<axis = 0>(a, a) t = Shape(j) k = Gather(t, zero) m = Sub(k, n) v = Range(zero, m, one)
+        w = Cast<to = 1>(v) x = Unsqueeze(w, at) z = Add(a, x) }""")
+    result = eqsat.optimize(model, dims={"N": (1, 9, 3)})
+    assert [node.op.name for node in result.plan.nodes].count("Range") == 1
+    result.save(tmp_path / "out.onnx")
+    for rows in (1, 2, 9):
+        feed = {"a": np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)}
+        for found in (run_ort(onnx.load(tmp_path / "out.onnx"), feed), list(result.run(feed).values())):
+            for got, wanted in zip(found, run_ort(model, feed), strict=True):
+                np.testing.assert_array_equal(got, wanted)
