@@ -8,8 +8,8 @@ node with the literal is another program of the same value, which needs no arith
 
 Traced models compute the same sizes in each layer, from the tensors of that layer. Arrays that hold the same numbers
 for all sizes are one value: what reads one of them reads the first of them instead, so that layers share masks and
-positions that are computed from sizes. (Their classes are not united. The class of a size would contain expressions of
-all layers, and so would be computed, as it seems, from itself.) Neighboring sizes of one tensor, which exporters pick
+positions that are computed from sizes. Their classes are not united: the class of a size would contain expressions of
+all layers, and would seem to be computed from itself. Neighboring sizes of one tensor, which exporters pick
 one by one and join, are read by one ``Shape`` with a start and an end, of an input of the model where it has them.
 
 This follows the nodes in the model's order, before they are written; signatures are answered once.
