@@ -65,10 +65,9 @@ def _text(header: str, doc: str, body: Iterable[str]) -> str:
 def _sides(rule: ast.Rule) -> tuple[list[str], str, list[str]]:
     """The ``let``s before, both sides, and the ``let``s after."""
     names = [None if len(rule.left) == 1 else root.bind for root in rule.left]
-    left, before = _named_parts(rule.left)
-    right, after = _with_lets(rule.right, lambda node: node.name if isinstance(node, ast.Build) else None, "name")
     # The name of a root stands before its `=`, and not in it.
-    left = [replace(r, bind=None) if n and not isinstance(r, ast.Name) else r for n, r in zip(names, left, strict=True)]
+    left, before = _named_parts(rule.left if len(rule.left) == 1 else _by_name(rule.left))
+    right, after = _with_lets(rule.right, lambda node: node.name if isinstance(node, ast.Build) else None, "name")
     return _lets(before), f"{_roots(names, left)} => {_roots(names, right)}", _lets(after)
 
 
@@ -90,8 +89,9 @@ def _by_name(patterns: Sequence[Any]) -> list[Any]:
     """Results without their names, which stand before the `=`, and with those of earlier ones in their places."""
     found: list[Any] = []
     for i, pattern in enumerate(patterns):
-        names = {without_places(p): ast.Name(p.bind, p.place) for p in patterns[:i]}
-        found.append(replaced(replace(pattern, bind=None), lambda n, names=names: names.get(_bare(n))))
+        names = {_bare(p): ast.Name(p.bind, p.place) for p in patterns[:i] if _bare(p)}
+        own = replace(pattern, bind=None) if _bare(pattern) else pattern
+        found.append(replaced(own, lambda n, names=names: names.get(_bare(n))))
     return found
 
 
