@@ -10,6 +10,7 @@ JOBS   ?= 2
 N      ?= 1000
 PYTHONS ?= python3.11 python3.12 python3.13
 START  ?= 0
+ONE_IN ?= 1
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -37,8 +38,8 @@ demo: $(STAMP)  ## optimize ResNet-50 for dnnl + cpu, run it, compare with ONNX 
 test: $(STAMP)  ## the tests, without those that take more than some seconds
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-slow: $(STAMP)  ## those that take more than some seconds
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'slow and not heavy'
+slow: $(STAMP)  ## those that take more than some seconds; of the cases of each, one in three: make slow ONE_IN=3
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'slow and not heavy' --one-in $(ONE_IN)
 
 lint: $(STAMP)  ## ruff and pyright
 	$(BIN)/ruff check .

@@ -5,11 +5,36 @@ saves a twelfth of the time of all tests.
 """
 
 import gc
+import zlib
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("eqsat", derandomize=True, deadline=None)
 settings.load_profile("eqsat")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="of the cases of each test, the first and about one in N"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves cases out, the same ones on every run and by every worker. The first one keeps each test in use."""
+    share: int = config.getoption("--one-in")
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    tests: set[str] = set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        takes = test not in tests or zlib.crc32(item.nodeid.encode()) % share == 0
+        (kept if takes else left_out).append(item)
+        tests.add(test)
+    if left_out:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_collection_finish() -> None:
