@@ -100,6 +100,7 @@ def run(
     from eqsat.execute.inputs import complete_inputs, input_names
     from eqsat.model.read.dims import sizes_of
     from eqsat.model.read.given_sizes import split
+    from eqsat.model.symbols import require_symbols
 
     if full and as_json:
         raise click.UsageError("--json prints no elements: leave --full out, or write them with --output y.npz")
@@ -118,6 +119,7 @@ def run(
         )
     with showing_stage("load", quiet or as_json):
         loaded = api.load(model, values=values, dims={n: x for n, x in bound.items() if isinstance(x, str)})
+    require_symbols(bound, loaded, str(model))
     names = input_names(loaded)
     given = read_inputs(inputs, names)
     arrays = complete_inputs(loaded, given, dims=bound, seed=seed)

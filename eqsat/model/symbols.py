@@ -165,6 +165,22 @@ def require_known(name: str, known: Sequence[str], place: str) -> None:
         raise ModelError("a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint)
 
 
+def require_symbols(dims: Mapping[str, object], model: ir.Model, place: str) -> None:
+    """Raises an error unless each size is given for one of the symbols of a model's inputs.
+
+    Args:
+        dims: Sizes by symbol. Expressions are left out: a model that was loaded with them has their symbols no more.
+        model: The model.
+        place: The file, for messages.
+
+    Raises:
+        ModelError: No input has the symbol.
+    """
+    for name, size in by_known_names(dims, model).items():
+        if not isinstance(size, str):
+            require_known(name, symbols(model), place)
+
+
 def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
     return not isinstance(d, int) and d.value is None
 
