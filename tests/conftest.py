@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests: set[str] = set()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        takes = test not in tests or zlib.crc32(item.nodeid.encode()) % share == 0
+        whole = test not in tests or item.get_closest_marker("every_case") is not None
+        takes = whole or zlib.crc32(item.nodeid.encode()) % share == 0
         (kept if takes else left_out).append(item)
         tests.add(test)
     if left_out:

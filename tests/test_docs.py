@@ -189,6 +189,7 @@ def matches(expected: str, output: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.every_case
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

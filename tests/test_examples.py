@@ -11,6 +11,7 @@ from tests.notebooks import EXAMPLES, ROOT, executed, printed, read
 
 
 @pytest.mark.slow
+@pytest.mark.every_case
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_outputs_are_what_the_cells_print(path: Path, tmp_path: Path) -> None:
     committed = read(path)
