@@ -23,6 +23,7 @@ from eqsat.ops.undefined import Undefined
 from eqsat.ops.wide import FLOATS, wide_type, wide_values
 from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
+POW = OpKey("", "Pow")
 WORLDS = 4
 """The undisturbed one, and three that are disturbed."""
 
@@ -115,7 +116,10 @@ class Values:
             array = constant.numpy()
             assert array is not None
             return [self._disturbed(_widened(array, constant.type), constant.type, world, stored=True)]
-        arguments = [None if c is None else self._argument(c, world) for c in node.children]
+        arguments = [self._argument(c, world) for c in node.children]
+        if node.op == POW and world and (exact := self._argument(node.children[1], 0)) is not None:
+            # Powers of negative numbers have values for whole exponents only.
+            arguments[1] = np.where(exact == np.round(exact), exact, arguments[1])
         kinds = self._types(node)
         if node.composite is None:
             require_defined(node.op, node.attrs, arguments)
@@ -128,8 +132,8 @@ class Values:
             for a, k in zip(found, kinds, strict=False)
         ]
 
-    def _argument(self, eclass: int, world: int) -> np.ndarray | None:
-        value = self.of[eclass][0]
+    def _argument(self, eclass: int | None, world: int) -> np.ndarray | None:
+        value = None if eclass is None else self.of[eclass][0]
         return None if value is None else value[world]
 
     def _body(self, node: ENode, arguments: list[np.ndarray | None]) -> list[np.ndarray | None]:
@@ -176,10 +180,11 @@ def _widened(array: np.ndarray, kind: TensorType | None) -> np.ndarray:
 
 
 def spread(value: Value) -> np.ndarray:
-    """By how much roundings move each element of a value."""
+    """By how much roundings move each element of a value; infinite where they decide whether there is a number."""
     base = value[0].astype(np.float64)
     with np.errstate(all="ignore"):
         moved = np.max([np.abs(v.astype(np.float64) - base) for v in value[1:]], axis=0)
-    moved = np.where(np.isfinite(moved), moved, 0.0)
+    known = np.isfinite(moved)
     # By chance an element may not have moved; the others show the usual change.
-    return np.maximum(moved, moved.mean()) if moved.size else moved
+    usual = moved[known].mean() if known.any() else 0.0
+    return np.where(known, np.maximum(moved, usual), np.where(np.isfinite(base), np.inf, usual))

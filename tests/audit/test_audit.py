@@ -214,3 +214,15 @@ def test_an_exact_rule_may_rely_on_the_rounding_of_its_type() -> None:
     """Above 20, log(1 + exp(x)) is x in float32, and 2e-9 more in the wide types of an audit."""
     x = tensor("float32", (512,))
     assert report_of(op.Where(op.Greater(x, SINGLE(20)), x, op.Softplus(x)), numerics="exact").ok
+
+
+def test_roundings_do_not_turn_whole_exponents_into_others() -> None:
+    # Where the terms of a sum cancel, roundings count. Without a number, they cannot be measured.
+    w = np.resize(np.float32([1.1, -1.3]), (1, 24, 1, 1))
+    x = eqsat.input("x", (1, 24, 16, 16))
+    squares = op.Conv(op.Pow(x, np.float32(2)), w, np.float32([0.1])) * np.float32(0.7)
+    report = report_of(squares)
+    assert report.ok and report.enodes, str(report)
+    c = "c = Constant<value = float {2.0}>()\n"
+    wrong = "rule wrong : real\n  Pow(x, 2) => Pow(x, 2) * 1.0001\n"
+    assert not audit(saturated(model(c + "out = Pow(x, c)"), wrong)).ok
