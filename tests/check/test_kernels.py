@@ -19,6 +19,7 @@ from eqsat.check.instance import Instance
 from eqsat.check.oracle import own_kernels
 from eqsat.egraph.snapshot import ENode
 from eqsat.errors import EqsatError
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.write.runnable import written
 from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Rule
@@ -57,11 +58,14 @@ def runs(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: 
 
 
 def left_runs(instance: Instance) -> bool:
-    types = {leaf.name: leaf.type for leaf in instance.leaves}
+    types: dict[str, TensorType | None] = {leaf.name: leaf.type for leaf in instance.leaves}
     for step in instance.steps:
-        if not runs(step.op, step.attrs, [types[i] if i else None for i in step.inputs], len(step.outputs)):
+        inputs = [types[i] if i else None for i in step.inputs]
+        if not runs(step.op, step.attrs, inputs, len(step.outputs)):
             return False
-        types |= dict.fromkeys(step.outputs, step.type)
+        several = len(step.outputs) > 1
+        found = infer_types(step.op, step.attrs, inputs, outputs=len(step.outputs)) if several else [step.type]
+        types |= dict(zip(step.outputs, found, strict=True))
     return True
 
 

@@ -12,6 +12,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.selection import select_rules, shipped_rules
 from tests.check.oracle import onnx_runtime
+from tests.quantization.runtime import has_exact_products
 
 FILES = sorted((rules_dir() / "kernels").glob("*.rules"))
 UNDRAWN = ("channels_last_of_quantized_concat",)
@@ -23,12 +24,11 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 @cache
 def outcome_of(rule: Rule) -> Outcome:
-    # ONNX Runtime aborts the process on some shapes of its own quantized operators.
-    return (
-        check_rule(rule, instances=8)
-        if "quantized" in rule.name
-        else check_rule(rule, instances=8, oracle=onnx_runtime)
-    )
+    # ONNX Runtime aborts the process on some shapes of its own quantized operators, and not all of its products of
+    # integers are exact on each processor.
+    if "quantized" in rule.name or ("integer" in rule.name and not has_exact_products()):
+        return check_rule(rule, instances=8)
+    return check_rule(rule, instances=8, oracle=onnx_runtime)
 
 
 @pytest.mark.slow
