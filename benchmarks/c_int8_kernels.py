@@ -32,7 +32,7 @@ from benchmarks.timing import in_turn
 from eqsat.codegen import c_types
 from eqsat.codegen.compiler import FLAGS, find_compiler, native_isas
 from eqsat.codegen.isa import Isa, find
-from eqsat.codegen.kernel import Epilogue, Kernel, Task, View
+from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Task, View
 from eqsat.codegen.kernels import find as find_family
 from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.schema.types import OpKey
@@ -184,7 +184,7 @@ class Library:
         return self._loaded
 
 
-def _without_unused(kernel: Kernel, parameters: Sequence[tuple[str, str]]) -> str:
+def _without_unused(kernel: GeneratedKernel, parameters: Sequence[tuple[str, str]]) -> str:
     return "".join(f"(void){n}; " for _, n in parameters) + "\n" + kernel.body
 
 

@@ -36,7 +36,7 @@ from benchmarks.timing import in_turn
 from eqsat.codegen import isa as instruction_sets
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Epilogue, Kernel, Task, View, Want
+from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Task, View, Want
 from eqsat.codegen.kernels import find
 from eqsat.codegen.kernels.vectors.winograd import ASKED, pays
 from eqsat.schema.types import OpKey
@@ -179,7 +179,7 @@ class CKernel:
                 place.array()[...] = x
         self.name, self.family, self.isa = name, family.name, isa
         self.places = {f"x{i}": p for i, p in enumerate(places) if p is not None} | {"y0": self.y}
-        self.kernel: Kernel = family.generate(made(places, self.y), isa)
+        self.kernel: GeneratedKernel = family.generate(made(places, self.y), isa)
         self.constants = [aligned(c.size) for c in self.kernel.constants]
         for held, c in zip(self.constants, self.kernel.constants, strict=True):
             held[:] = c.ravel()

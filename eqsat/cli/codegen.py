@@ -30,7 +30,7 @@ from eqsat.cli.threads import threads_option
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.select import Selection
+    from eqsat.codegen.select import KernelSelection
     from eqsat.codegen.weights import Form
     from eqsat.model.read.given_sizes import Size
     from eqsat.rules.selection import NumericsClass
@@ -212,7 +212,7 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
     }
 
 
-def chosen(selection: Selection) -> str:
+def chosen(selection: KernelSelection) -> str:
     """``53 direct_convolution; 1 conversion; 37 ms, optimal``."""
     from eqsat import units
 

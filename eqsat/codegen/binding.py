@@ -43,7 +43,7 @@ class RunShapes:
     outputs: tuple[Shape, ...]
 
 
-class Binding:
+class ArgumentBinder:
     """Checks arrays against the parameters of a program. Threads may share it.
 
     Args:

@@ -18,7 +18,7 @@ from eqsat.schema.types import TensorType
 
 if TYPE_CHECKING:
     from eqsat.backends.coverage import Coverage
-    from eqsat.codegen.emitted import Argument, Emitted
+    from eqsat.codegen.emitted import Emitted, EntryParameter
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 
@@ -218,7 +218,7 @@ class CompiledModel:
         return {name: array for name, array in zip(self._outputs, given, strict=True) if array is not None}
 
 
-def _type(argument: Argument) -> TensorType:
+def _type(argument: EntryParameter) -> TensorType:
     return TensorType(ir.DataType[argument.dtype.upper()], argument.dims)
 
 

@@ -24,7 +24,7 @@ from eqsat.codegen.entry_arguments import interface, sizes_in
 from eqsat.codegen.found_text import declarations, readings, reports
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
-from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel import GeneratedKernel
 from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Allocation, MemoryPlan, plan_memory
 from eqsat.codegen.parallel import BLOCK_WITHIN
@@ -33,7 +33,7 @@ from eqsat.codegen.program import Program, ProgramNode, ProgramTensor
 from eqsat.codegen.program_templates import render
 from eqsat.codegen.shared_functions import CFunction, Functions
 from eqsat.codegen.sharing import Share, Sharing, StageShare
-from eqsat.codegen.spans import Span, pieces, spans
+from eqsat.codegen.spans import NodeSpan, pieces, spans
 from eqsat.codegen.weights import Weights
 from eqsat.model.unused_names import unused
 from eqsat.text import plain
@@ -332,7 +332,7 @@ class _Emitter:
         before, after = self.backends.around(self.program.groups[group], inputs, outputs, at)
         return [*before, *portable, after]
 
-    def _shared(self, span: Span) -> dict[Buffer, str]:
+    def _shared(self, span: NodeSpan) -> dict[Buffer, str]:
         """Buffers that a region shares with the rest of the program, and the names of the parameters for them."""
         places, nodes = self.layout.places, self.layout.nodes
         inside = set(span.numbers)
@@ -348,7 +348,7 @@ class _Emitter:
                 names.setdefault(buffer, buffer.owner.name)
         return dict(zip(names, unique(names.values(), "t", self.name), strict=True))
 
-    def _function_of(self, span: Span, isa: Isa, body: list[str], functions: list[str]) -> list[str]:
+    def _function_of(self, span: NodeSpan, isa: Isa, body: list[str], functions: list[str]) -> list[str]:
         """Make a function of a region's lines; returns the call."""
         assert span.group is not None
         places, nodes = self.layout.places, self.layout.nodes
@@ -405,7 +405,9 @@ class _Emitter:
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, ProgramTensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: ProgramNode, kernel: Kernel, shared: tuple[str, Share | StageShare] | None) -> CFunction:
+    def _function(
+        self, node: ProgramNode, kernel: GeneratedKernel, shared: tuple[str, Share | StageShare] | None
+    ) -> CFunction:
         return kernel_function(self._operands(node), node in self.layout.in_place, kernel, shared, self._constant)
 
     def _call(self, number: int, node: ProgramNode, made: CFunction, isa: Isa, scratch: int | None) -> list[str]:

@@ -15,7 +15,7 @@ from eqsat.codegen.memory import MemoryPlan
 from eqsat.schema.size_questions import as_dim, greatest
 
 if TYPE_CHECKING:
-    from eqsat.codegen.select import Selection
+    from eqsat.codegen.select import KernelSelection
 
 
 SMALL = 4096
@@ -23,7 +23,7 @@ SMALL = 4096
 
 
 @dataclass(frozen=True)
-class Argument:
+class EntryParameter:
     """A parameter of the entry function.
 
     Attributes:
@@ -146,13 +146,13 @@ class Emitted:
     header: str
     source: str
     weights: np.ndarray
-    inputs: list[Argument]
-    outputs: list[Argument]
+    inputs: list[EntryParameter]
+    outputs: list[EntryParameter]
     arena: int
     plan: MemoryPlan
     memory_map: list[MapEntry]
     kernels: list[KernelInfo]
-    selection: Selection | None = None
+    selection: KernelSelection | None = None
     served: list[Served] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     coverage: dict[str, Coverage] = field(default_factory=dict)

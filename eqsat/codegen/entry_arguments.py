@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from eqsat.codegen import c_types
 from eqsat.codegen.c_names import unique
-from eqsat.codegen.emitted import Argument, SizeArgument
+from eqsat.codegen.emitted import EntryParameter, SizeArgument
 from eqsat.codegen.program import Program, ProgramTensor
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size_questions import symbols
 from eqsat.schema.symbol import Symbol
 
 
-def argument(name: str, c_name: str, tensor: ProgramTensor, shape_name: str = "") -> Argument:
+def argument(name: str, c_name: str, tensor: ProgramTensor, shape_name: str = "") -> EntryParameter:
     dtype = tensor.dtype
     kind = c_types.storage(dtype), c_types.size(dtype), tensor.shape, dtype.name.lower()
-    return Argument(name, c_name, *kind, shape_name)
+    return EntryParameter(name, c_name, *kind, shape_name)
 
 
-def interface(program: Program, prefix: str) -> tuple[list[Argument], list[Argument], list[SizeArgument]]:
+def interface(program: Program, prefix: str) -> tuple[list[EntryParameter], list[EntryParameter], list[SizeArgument]]:
     """Inputs, outputs and sizes of the function of a program."""
     found = set(program.found)
     reported = [any(s in found for n in t.shape for s in symbols(n)) for _, t in program.outputs]

@@ -15,7 +15,7 @@ from eqsat.backends.find_backends import Given, chosen
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.compiler import FLAGS
-from eqsat.codegen.emitted import Argument, Emitted
+from eqsat.codegen.emitted import Emitted, EntryParameter
 from eqsat.codegen.expressions import small_floats
 from eqsat.codegen.generate import generate
 from eqsat.codegen.generation_options import Generation
@@ -202,7 +202,7 @@ def _computes_floats(model: ir.Model) -> bool:
     return any(value.dtype is not None and value.dtype.is_floating_point() for value in values)
 
 
-def _store(argument: Argument, array: Any, block: bytearray, *, rounds: bool = False) -> Stored:
+def _store(argument: EntryParameter, array: Any, block: bytearray, *, rounds: bool = False) -> Stored:
     """Appends an array to a block.
 
     Args:

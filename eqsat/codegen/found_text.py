@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from eqsat.codegen.emitted import Argument
+from eqsat.codegen.emitted import EntryParameter
 from eqsat.codegen.program import READ_SIZES, ProgramNode
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import symbols
@@ -39,6 +39,6 @@ def declarations(found: Collection[Symbol]) -> list[str]:
     return [line for s in found for line in (f"ptrdiff_t {s.c_name} = 0;", f"(void){s.c_name};")]
 
 
-def reports(outputs: Sequence[Argument]) -> list[str]:
+def reports(outputs: Sequence[EntryParameter]) -> list[str]:
     """Statements that report the shapes of outputs of which data decides the sizes."""
     return [f"{y.shape_name}[{axis}] = (size_t){n};" for y in outputs if y.found for axis, n in enumerate(y.shape)]

@@ -4,7 +4,7 @@ How an operator passes through this package::
 
     node ── lower ──► Task (dense views) ── kernels.find ──► Family
          ── Family.wants ──► Wants ── layouts, views, memory ──► Task (final views)
-         ── Family.generate, once for each instruction set ──► Kernel ── emit ──► C function and its call
+         ── Family.generate, once for each instruction set ──► GeneratedKernel ── emit ──► C function and its call
 
 Operators, attributes and shapes are always ONNX's: a convolution's operand is ``[N, C, H, W]`` whatever its layout.
 **A layout consists of strides and nothing else**, so NHWC is a view of that shape with strides ``(H*W*C, 1, W*C, C)``.
@@ -18,9 +18,9 @@ The C function. A generator writes the *body*; the emitter writes the signature,
         const float *restrict x0,      // inputs that are views: x0, x1, ... by *input* index (constants leave gaps)
         const float *restrict e0,      // operands of the epilogue that are views: e0, e1, ... by *operand* index
         float *restrict y0,            // outputs that are wanted: y0, y1, ... by output index
-        const float *restrict w0,      // Kernel.constants: w0, w1, ...; 64-byte aligned
+        const float *restrict w0,      // GeneratedKernel.constants: w0, w1, ...; 64-byte aligned
         ptrdiff_t dim_batch,           // free sizes that the body reads
-        void *restrict scratch)        // if Kernel.scratch > 0; 64-byte aligned
+        void *restrict scratch)        // if GeneratedKernel.scratch > 0; 64-byte aligned
 
 Pointers point at element [0, ..., 0] of the view (not at the halo). ``restrict`` is left out where the memory plan
 lets an input and an output share storage. The body must compile without a warning under ``-Wall -Wextra -std=c11``,
@@ -260,7 +260,7 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class GeneratedKernel:
     """A generated kernel for one instruction set.
 
     Attributes:
@@ -305,6 +305,6 @@ class Family:
     name: str
     operators: tuple[OpKey, ...]
     accepts: Callable[[Task], bool]
-    generate: Callable[[Task, Isa], Kernel]
+    generate: Callable[[Task, Isa], GeneratedKernel]
     wants: Callable[[Task], Wants] = field(default=lambda task: Wants())
     rank: int = 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.codegen import c_types
 from eqsat.codegen.entry_arguments import sizes_in
-from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel import GeneratedKernel
 from eqsat.codegen.parallel import whole
 from eqsat.codegen.program import ProgramTensor
 from eqsat.codegen.shared_functions import CFunction
@@ -19,7 +19,7 @@ from eqsat.codegen.sharing import Share, StageShare
 def kernel_function(
     operands: Sequence[tuple[ProgramTensor, str, bool]],
     in_place: bool,
-    kernel: Kernel,
+    kernel: GeneratedKernel,
     shared: tuple[str, Share | StageShare] | None,
     constant: Callable[[np.ndarray], str],
 ) -> CFunction:

@@ -24,9 +24,9 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import conversion
-from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
+from eqsat.codegen.kernel import GeneratedKernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernel_text import render
-from eqsat.codegen.loop_writer import LoopWriter, Operand, broadcast_strides, offset
+from eqsat.codegen.loop_writer import LoopOperand, LoopWriter, broadcast_strides, offset
 from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
 
@@ -47,7 +47,7 @@ class TemplateTensor:
         c: C type that an element is computed in.
     """
 
-    def __init__(self, writer: LoopWriter, operand: Operand) -> None:
+    def __init__(self, writer: LoopWriter, operand: LoopOperand) -> None:
         self._writer = writer
         self.operand = operand
         self.shape = operand.shape
@@ -107,7 +107,7 @@ class TemplateResult(TemplateTensor):
     """An output as templates see it."""
 
     def __init__(self, template: Template, number: int, view: View) -> None:
-        super().__init__(template, Operand(f"y{number}", view.dtype, view.shape, view.strides))
+        super().__init__(template, LoopOperand(f"y{number}", view.dtype, view.shape, view.strides))
         self._template = template
         self.number = number
         self.value_dtype = template.task.epilogue.dtype if number == 0 else view.dtype
@@ -199,7 +199,7 @@ class Template(LoopWriter):
 
     def fill(
         self, name: str, *, scratch: int = 0, specialised: bool = False, contract: bool = False, **values: Any
-    ) -> Kernel:
+    ) -> GeneratedKernel:
         """The kernel of a template; helpers are found by the names that it calls.
 
         Args:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions import scalar, small_floats
 from eqsat.codegen.expressions.expression_table import Argument
-from eqsat.codegen.kernel import Epilogue, Kernel, Shape, Step, Task, View, dense_strides
+from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Shape, Step, Task, View, dense_strides
 from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
 
@@ -29,7 +29,7 @@ Index = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class LoopOperand:
     """An operand in C.
 
     Attributes:
@@ -85,18 +85,18 @@ class LoopWriter:
         self.helpers: dict[str, None] = {}
         self._depth = 0
         self._names = 0
-        self._inputs: dict[int, Operand] = {}
-        self._operands: dict[int, Operand] = {}
+        self._inputs: dict[int, LoopOperand] = {}
+        self._operands: dict[int, LoopOperand] = {}
 
     # ---- operands ------------------------------------------------------------------------------------
 
-    def constant(self, array: np.ndarray, dtype: ir.DataType | None = None) -> Operand:
+    def constant(self, array: np.ndarray, dtype: ir.DataType | None = None) -> LoopOperand:
         """A constant array as ``w<k>``, dense."""
         known = dtype if dtype is not None else ir.DataType.from_numpy(array.dtype)
         self.constants.append(array)
-        return Operand(f"w{len(self.constants) - 1}", known, array.shape, dense_strides(array.shape))
+        return LoopOperand(f"w{len(self.constants) - 1}", known, array.shape, dense_strides(array.shape))
 
-    def input(self, index: int) -> Operand | None:
+    def input(self, index: int) -> LoopOperand | None:
         """Input of the anchor, view or constant alike; None if absent."""
         task = self.task
         if index not in self._inputs:
@@ -104,26 +104,26 @@ class LoopWriter:
             if found is None:
                 return None
             if isinstance(found, View):
-                self._inputs[index] = Operand(f"x{index}", found.dtype, found.shape, found.strides)
+                self._inputs[index] = LoopOperand(f"x{index}", found.dtype, found.shape, found.strides)
             else:
                 self._inputs[index] = self.constant(found)
         return self._inputs[index]
 
-    def required(self, index: int) -> Operand:
+    def required(self, index: int) -> LoopOperand:
         """Input that cannot be absent."""
         found = self.input(index)
         assert found is not None
         return found
 
-    def _operand(self, index: int) -> Operand:
+    def _operand(self, index: int) -> LoopOperand:
         if index not in self._operands:
             found, shape = self.task.epilogue.operands[index], self.task.output.shape
             if isinstance(found, View):
-                self._operands[index] = Operand(f"e{index}", found.dtype, found.shape, found.strides)
+                self._operands[index] = LoopOperand(f"e{index}", found.dtype, found.shape, found.strides)
             else:
                 constant = self.constant(found)
                 strides = broadcast_strides(constant.shape, constant.strides, shape)
-                self._operands[index] = Operand(constant.name, constant.dtype, shape, strides)
+                self._operands[index] = LoopOperand(constant.name, constant.dtype, shape, strides)
         return self._operands[index]
 
     # ---- statements ----------------------------------------------------------------------------------
@@ -183,11 +183,11 @@ class LoopWriter:
 
     # ---- elements ------------------------------------------------------------------------------------
 
-    def load(self, operand: Operand, index: Index) -> str:
+    def load(self, operand: LoopOperand, index: Index) -> str:
         """An element in the type that it is computed in."""
         return self.load_at(operand, offset(operand.strides, index))
 
-    def load_at(self, operand: Operand, at: str) -> str:
+    def load_at(self, operand: LoopOperand, at: str) -> str:
         """As ``load``, by the distance from element [0, ..., 0]."""
         text = f"{operand.name}[{at}]"
         if operand.dtype.bitwidth < 8:
@@ -259,6 +259,8 @@ class LoopWriter:
 
     # ---- the result ----------------------------------------------------------------------------------
 
-    def kernel(self, *, scratch: int = 0, specialised: bool = True, contract: bool = False) -> Kernel:
-        """The kernel as written; see :class:`~eqsat.codegen.kernel.Kernel` for the arguments."""
-        return Kernel("\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract)
+    def kernel(self, *, scratch: int = 0, specialised: bool = True, contract: bool = False) -> GeneratedKernel:
+        """The kernel as written; see :class:`~eqsat.codegen.kernel.GeneratedKernel` for the arguments."""
+        return GeneratedKernel(
+            "\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract
+        )

@@ -39,7 +39,7 @@ from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.value_ranges import Range
 from eqsat.codegen.wants import converted_order, usual_orders
-from eqsat.codegen.whole_regions import Pieces, restored
+from eqsat.codegen.whole_regions import ModelRegions, restored
 from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.normalize import complete
 from eqsat.model.onnx_definitions import definition
@@ -61,7 +61,7 @@ from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 def lower(
     plan: Plan,
-    pieces: Pieces,
+    pieces: ModelRegions,
     name: str,
     bodies: BodyPlanner,
     problems: Problems,
@@ -91,7 +91,7 @@ class _Lowering:
     def __init__(
         self,
         plan: Plan,
-        pieces: Pieces,
+        pieces: ModelRegions,
         name: str,
         bodies: BodyPlanner,
         problems: Problems,

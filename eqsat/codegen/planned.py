@@ -20,9 +20,9 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
-from eqsat.codegen.select import Selection, given_kernels, select_kernels
+from eqsat.codegen.select import KernelSelection, given_kernels, select_kernels
 from eqsat.codegen.value_ranges import Range
-from eqsat.codegen.whole_regions import Pieces, decide_pieces, keep_known_regions, searchable
+from eqsat.codegen.whole_regions import ModelRegions, decide_pieces, keep_known_regions, searchable
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
 from eqsat.partition.onnx_nodes import has_subgraphs
@@ -69,8 +69,8 @@ class Chosen:
 
     model: ir.Model
     plan: Plan
-    pieces: Pieces
-    selection: Selection | None
+    pieces: ModelRegions
+    selection: KernelSelection | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Planned:
     program: Program
     layout: Layout
     coverage: dict[str, Coverage]
-    selection: Selection | None
+    selection: KernelSelection | None
 
 
 def plan_program(chosen: Chosen, choices: Choices) -> Planned:
@@ -110,8 +110,8 @@ class Bodies:
         self._choices = replace(choices, sizes={})
         self._problems = problems
         self._tally = tally
-        self._selections: dict[Program, Selection] = {}
-        self._executed: list[tuple[Selection, float]] = []
+        self._selections: dict[Program, KernelSelection] = {}
+        self._executed: list[tuple[KernelSelection, float]] = []
 
     def lower(
         self,
@@ -149,7 +149,7 @@ class Bodies:
             self._executed.append((self._selections[program], times))
         return _placed(program, self._choices, self._tally, self._problems)
 
-    def with_bodies(self, selection: Selection | None, plan: Plan) -> Selection | None:
+    def with_bodies(self, selection: KernelSelection | None, plan: Plan) -> KernelSelection | None:
         """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
         if not self._executed:
             return selection
@@ -158,9 +158,9 @@ class Bodies:
             kernels.update(chosen.kernels)
         # The plan has a price for a node with bodies, which does not know what was chosen in them.
         rest = sum(node.cost for node in plan.nodes if has_subgraphs(node.attrs))
-        first = selection or Selection({}, 0, rest, rest, self._executed[0][0].stop_reason)
+        first = selection or KernelSelection({}, 0, rest, rest, self._executed[0][0].stop_reason)
         stopped = [s.stop_reason for s in (first, *(chosen for chosen, _ in self._executed))]
-        return Selection(
+        return KernelSelection(
             dict(sorted(kernels.items())),
             first.conversions + sum(chosen.conversions for chosen, _ in self._executed),
             first.cost - rest + sum(times * chosen.cost for chosen, times in self._executed),
@@ -194,7 +194,7 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
 
 def _lowered(
     chosen: Chosen, name: str, choices: Choices, problems: Problems, tally: Tally, ranges: Sequence[Range | None] = ()
-) -> tuple[Program, Selection | None]:
+) -> tuple[Program, KernelSelection | None]:
     bodies = Bodies(chosen.model, choices, problems, tally)
     for kernel in chosen.pieces.left:
         tally.add(kernel.backend, (kernel.region, kernel.name), kernel.name, kernel.operator, kernel.reason)

@@ -17,7 +17,7 @@ from eqsat.backends.asking import primitives, unavailable
 from eqsat.backends.backend import Primitive
 from eqsat.backends.find_backends import Given, chosen
 from eqsat.codegen.backend_code import Served
-from eqsat.codegen.binding import Binding
+from eqsat.codegen.binding import ArgumentBinder
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
@@ -118,7 +118,7 @@ class CModel:
             if not found:
                 break
         self._model = model
-        self._binding = Binding(model, emitted)
+        self._binding = ArgumentBinder(model, emitted)
         report(Event("compile", done=True))
 
     def profiled(self) -> CModel:

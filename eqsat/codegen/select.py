@@ -42,7 +42,7 @@ TIME_LIMIT = 60.0
 
 
 @dataclass(frozen=True)
-class Selection:
+class KernelSelection:
     """The chosen kernels and layouts.
 
     Attributes:
@@ -68,7 +68,7 @@ def select_kernels(
     numerics: NumericsClass = "real",
     time_limit: float = TIME_LIMIT,
     dims: Mapping[str, Size] | None = None,
-) -> tuple[Plan, Selection] | None:
+) -> tuple[Plan, KernelSelection] | None:
     """Chooses kernels and layouts.
 
     Args:
@@ -101,7 +101,7 @@ def select_kernels(
     return replace(program.plan, nodes=ordered), _selection(priced.formulation, solution)
 
 
-def given_kernels(plan: Plan, host: Target) -> Selection | None:
+def given_kernels(plan: Plan, host: Target) -> KernelSelection | None:
     """A summary of the choice that a plan brings along because its model was optimized for a host.
 
     Args:
@@ -116,7 +116,7 @@ def given_kernels(plan: Plan, host: Target) -> Selection | None:
     names = Counter(n.op.name for n in plan.nodes if n.body is not None and n.op.domain == plan.targets[n.target])
     conversions = sum(node.op in LAYOUTS and node.cost > 0 for node in plan.nodes)
     cost = sum(node.cost for node in plan.nodes)
-    return Selection(dict(sorted(names.items())), conversions, cost, 0.0, "given")
+    return KernelSelection(dict(sorted(names.items())), conversions, cost, 0.0, "given")
 
 
 def choices(composites: Iterable[Composite]) -> set[OpKey]:
@@ -136,7 +136,7 @@ def _anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpK
             yield from _anchored(arg, between=CHANNELS_LAST.op in pattern.ops)
 
 
-def _selection(formulation: MappedProblem, solution: Solution) -> Selection:
+def _selection(formulation: MappedProblem, solution: Solution) -> KernelSelection:
     kernels: dict[str, int] = {}
     conversions = 0
     for choice in solution.choices.values():
@@ -145,4 +145,6 @@ def _selection(formulation: MappedProblem, solution: Solution) -> Selection:
             kernels[node.op.name] = kernels.get(node.op.name, 0) + 1
         elif node.op in LAYOUTS and formulation.problem.cost[choice.node, 0] > 0:
             conversions += 1
-    return Selection(dict(sorted(kernels.items())), conversions, solution.cost, solution.bound, solution.stop_reason)
+    return KernelSelection(
+        dict(sorted(kernels.items())), conversions, solution.cost, solution.bound, solution.stop_reason
+    )

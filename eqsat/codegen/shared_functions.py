@@ -30,7 +30,7 @@ class CFunction:
     Attributes:
         parameters: C type and name of each.
         body: Statements.
-        contract: See :class:`~eqsat.codegen.kernel.Kernel`.
+        contract: See :class:`~eqsat.codegen.kernel.GeneratedKernel`.
         specialised: Likewise.
         helpers: Likewise.
         constants: Arguments for the kernel's constants.

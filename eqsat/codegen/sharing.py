@@ -17,7 +17,7 @@ from typing import Any
 
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.control.control_node import control_of
-from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.kernel import GeneratedKernel, Task, View
 from eqsat.codegen.kernel_stages import Stages, in_stages
 from eqsat.codegen.parallel import Parts, in_parts
 from eqsat.codegen.placed_program import Layout
@@ -176,7 +176,7 @@ class Sharing:
         except (EqsatError, Undecided):
             return math.inf
 
-    def share(self, kernel: Kernel, seconds: float) -> tuple[str, Share | StageShare] | None:
+    def share(self, kernel: GeneratedKernel, seconds: float) -> tuple[str, Share | StageShare] | None:
         """The statements for a range of blocks of a kernel that takes so long, and how it is shared; None if it stays
         on one thread.
         """

@@ -8,19 +8,19 @@ from eqsat.codegen.placed_program import Layout
 
 
 @dataclass(frozen=True)
-class Span:
+class NodeSpan:
     """Consecutive nodes, by number, and their group."""
 
     group: int | None
     numbers: list[int]
 
 
-def pieces(layout: Layout) -> list[Span]:
+def pieces(layout: Layout) -> list[NodeSpan]:
     """Consecutive nodes in the same group, or in no group."""
-    found: list[Span] = []
+    found: list[NodeSpan] = []
     for number, node in enumerate(layout.nodes):
         if not found or found[-1].group != node.group:
-            found.append(Span(node.group, []))
+            found.append(NodeSpan(node.group, []))
         found[-1].numbers.append(number)
     return found
 

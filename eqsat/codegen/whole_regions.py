@@ -34,7 +34,7 @@ _NO_C = "the backend writes no C (it does not override emit)"
 
 
 @dataclass(frozen=True)
-class Left:
+class UnplacedKernel:
     """A kernel of a region that its backend does not get.
 
     Attributes:
@@ -53,7 +53,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ModelRegions:
     """The regions of a model, and what becomes of them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Pieces:
     regions: Mapping[OpKey, SavedFunction]
     whole: Mapping[OpKey, Backend | None]
     alone: Mapping[OpKey, tuple[str, PlanNode]]
-    left: tuple[Left, ...] = ()
+    left: tuple[UnplacedKernel, ...] = ()
 
     @property
     def taken_apart(self) -> bool:
@@ -75,7 +75,7 @@ class Pieces:
         return not self.regions.keys() <= self.whole.keys()
 
 
-def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Target | None) -> Pieces:
+def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Target | None) -> ModelRegions:
     """Decides which regions stay whole.
 
     Args:
@@ -91,7 +91,7 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
     chosen = choices(() if host is None else host.composites)
     whole: dict[OpKey, Backend | None] = {}
     texts: dict[str, dict[str, str]] = {}
-    left: list[Left] = []
+    left: list[UnplacedKernel] = []
     for node, origin in _pairs(saved.main):
         region = saved.regions.get(node.op)
         if region is None:
@@ -108,7 +108,7 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
                 backend = candidate
                 break
             pairs = zip(kernels, region.scope.nodes, strict=True)
-            left += [Left(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
+            left += [UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
         has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
@@ -118,7 +118,7 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
         target = saved.main.plan.targets[node.target]
         trusted_call(origin, target)
         alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
-    return Pieces(saved.regions, whole, alone, tuple(left))
+    return ModelRegions(saved.regions, whole, alone, tuple(left))
 
 
 def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -> str:
@@ -135,7 +135,7 @@ def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -
     return "" if backend.free_sizes else not_fixed(backend)
 
 
-def searchable(model: ir.Model, saved: SavedPlan, pieces: Pieces) -> ir.Model:
+def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> ir.Model:
     """The model in which all that stays whole is an opaque function, and so is each region inside of control flow:
     bodies are models of their own later.
 

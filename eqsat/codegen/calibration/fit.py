@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.codegen.calibration.residual import Priced, Residual
+from eqsat.codegen.calibration.residual import CostSample, Residual
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.predict import Prediction
 from eqsat.rules.ast import Expr, Place, Target
@@ -66,7 +66,7 @@ def fit(
     Returns:
         The value of each number that an entry of a measured kernel uses; zero stays zero.
     """
-    priced: list[tuple[Expr, Priced, float]] = []
+    priced: list[tuple[Expr, CostSample, float]] = []
     for kernel, seconds in measured:
         prediction = Prediction(kernel.task, kernel.family, target)
         if prediction.entry is not None:
@@ -74,7 +74,9 @@ def fit(
     return fit_expressions(numbers, priced)
 
 
-def fit_expressions(numbers: Sequence[Numeral], measured: Sequence[tuple[Expr, Priced, float]]) -> dict[Numeral, float]:
+def fit_expressions(
+    numbers: Sequence[Numeral], measured: Sequence[tuple[Expr, CostSample, float]]
+) -> dict[Numeral, float]:
     """The same for kernels with the expressions that price them.
 
     Args:
@@ -95,8 +97,8 @@ def fit_expressions(numbers: Sequence[Numeral], measured: Sequence[tuple[Expr, P
     return {n: values[n.place] for n in used}
 
 
-def _groups(free: Sequence[Numeral], measured: Sequence[tuple[Expr, Priced, float]]) -> list[_Group]:
-    found: dict[Place, tuple[Expr, list[Priced], list[float]]] = {}
+def _groups(free: Sequence[Numeral], measured: Sequence[tuple[Expr, CostSample, float]]) -> list[_Group]:
+    found: dict[Place, tuple[Expr, list[CostSample], list[float]]] = {}
     for cost, kernel, seconds in measured:
         _, kernels, taken = found.setdefault(cost.place, (cost, [], []))
         kernels.append(kernel)

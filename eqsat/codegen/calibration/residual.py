@@ -24,7 +24,7 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-class Priced(Protocol):
+class CostSample(Protocol):
     """A kernel and the values over which its cost is evaluated."""
 
     @property
@@ -42,7 +42,7 @@ class Residual:
         free: Where the numbers stand that will be given.
     """
 
-    def __init__(self, cost: ast.Expr, kernels: Sequence[Priced], free: frozenset[ast.Place]) -> None:
+    def __init__(self, cost: ast.Expr, kernels: Sequence[CostSample], free: frozenset[ast.Place]) -> None:
         self._cost = cost
         self._kernels = kernels
         self._free = free

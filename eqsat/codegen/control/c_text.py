@@ -17,7 +17,7 @@ import numpy as np
 
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
-from eqsat.codegen.control.control_node import Branches, Control, Loop, OperandSource, Sink
+from eqsat.codegen.control.control_node import Branches, Control, ControlLoop, OperandSource, Sink
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.size_questions import greatest
@@ -73,13 +73,13 @@ class ControlText:
     _places: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.control, Loop):
+        if isinstance(self.control, ControlLoop):
             self._reserve(self.control)
         self.scratch = self.own + max(f.arena for f in self.functions)
         for function in self.functions:
             function.move(self.own)
 
-    def _reserve(self, loop: Loop) -> None:
+    def _reserve(self, loop: ControlLoop) -> None:
         """Places for the values that alternate with the results, and for rows beyond a result's size."""
         for (_, tensor), sink in self._results():
             spares: list[str] = []
@@ -144,7 +144,7 @@ class ControlText:
         return "int" if self.control.ends else "void"
 
     def _names(self) -> list[str]:
-        if isinstance(self.control, Loop):
+        if isinstance(self.control, ControlLoop):
             return [f"{self.label}_body"]
         return [f"{self.label}_{part}" for part in ("then", "else")[: len(self.functions)]]
 
@@ -153,7 +153,7 @@ class ControlText:
         inputs = [self._source(s, t) for s, t in zip(body.sources, body.program.inputs, strict=True)]
         outputs = [self._sink(s, t) for s, (_, t) in zip(body.sinks, body.program.outputs, strict=True)]
         if body.reported:
-            outputs.append("found" if isinstance(self.control, Loop) else f"y{len(self.node.outputs) - 1}")
+            outputs.append("found" if isinstance(self.control, ControlLoop) else f"y{len(self.node.outputs) - 1}")
         sizes = [Symbol(name, size).c_name for name, size in body.program.sizes]
         arguments = ", ".join([*inputs, *outputs, *sizes, *(name for _, name in self.common)])
         return checked(f"{self._names()[number]}_{isa.name}({arguments})", is_checked=body.ends)
@@ -171,7 +171,7 @@ class ControlText:
 
     # ---- loops -----------------------------------------------------------------------------------------
 
-    def _loop(self, loop: Loop, isa: Isa) -> list[str]:
+    def _loop(self, loop: ControlLoop, isa: Isa) -> list[str]:
         before: list[str] = []
         tests: list[str] = []
         if loop.limit is not None:
@@ -210,7 +210,7 @@ class ControlText:
         head = f"for (; {' && '.join(tests)}; trip++) {{"
         return [*before, "int64_t trip = 0;", head, *(f"    {line}" for line in inside), "}", *after]
 
-    def _measurements(self, loop: Loop) -> list[str]:
+    def _measurements(self, loop: ControlLoop) -> list[str]:
         """Statements after a round that compare the sizes it reports, and then copy the rows that have such sizes."""
         lines: list[str] = []
         for n, m in enumerate(loop.measured):
@@ -229,7 +229,7 @@ class ControlText:
 
     def _measured(self, kind: str, index: int) -> dict[int, str]:
         """The variables of sizes that the body reports, by axis."""
-        assert isinstance(self.control, Loop)
+        assert isinstance(self.control, ControlLoop)
         return {m.axis: m.variable for m in self.control.measured if (m.kind, m.index) == (kind, index)}
 
     def _elements_of_row(self, index: int, row: ProgramTensor) -> str:
@@ -240,7 +240,7 @@ class ControlText:
         rest = math.prod(n for axis, n in enumerate(row.shape) if axis not in named)
         return f"({' * '.join([*named.values(), f'({rest})'])})"
 
-    def _alternating(self, loop: Loop, state: int) -> tuple[str, str]:
+    def _alternating(self, loop: ControlLoop, state: int) -> tuple[str, str]:
         """Where the first round writes the next value of a state, and where the second one does."""
         tensor = self._result("state", state)
         result = f"y{loop.states[state].result}"
@@ -296,7 +296,7 @@ class ControlText:
         return f"y{sink.index}"
 
     def _trip(self, backwards: bool) -> str:
-        assert isinstance(self.control, Loop)
+        assert isinstance(self.control, ControlLoop)
         return f"({self.control.rounds} - 1 - trip)" if backwards else "trip"
 
 

@@ -67,7 +67,7 @@ class LoopState:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSize:
     """A size that the body of a loop reports in each round.
 
     Attributes:
@@ -147,7 +147,7 @@ class Branches:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class ControlLoop:
     """A ``Loop`` or a ``Scan``.
 
     Attributes:
@@ -170,7 +170,7 @@ class Loop:
     condition: int | None = None
     sizes: tuple[tuple[str, str], ...] = ()
     counted: int | None = None
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredSize, ...] = ()
     reported: int | None = None
     last_sizes: tuple[str, ...] = ()
 
@@ -195,7 +195,7 @@ class Loop:
         return UNKNOWN_ROUNDS if self.rounds is None else float(typical(self.rounds))
 
 
-Control = Branches | Loop
+Control = Branches | ControlLoop
 
 
 def may_end(program: Program) -> bool:
@@ -210,7 +210,7 @@ def may_end(program: Program) -> bool:
 def control_of(node: ProgramNode) -> Control | None:
     """The control flow that a node stands for, None if it is an ordinary kernel."""
     found = node.attributes.get(CONTROL)
-    return found if isinstance(found, Branches | Loop) else None
+    return found if isinstance(found, Branches | ControlLoop) else None
 
 
 def finds(node: ProgramNode) -> bool:

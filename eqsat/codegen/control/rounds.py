@@ -11,9 +11,9 @@ import onnx_ir as ir
 
 from eqsat.codegen.control.control_node import (
     UNKNOWN_ROUNDS,
-    Loop,
+    ControlLoop,
     LoopState,
-    Measured,
+    MeasuredSize,
     OperandSource,
     PlannedBody,
     Sink,
@@ -76,7 +76,7 @@ class LoopLowering(Lowering):
 
     def __init__(self, node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> None:
         super().__init__(node, bodies, problems, found)
-        self.measured: list[tuple[int, Measured]] = []
+        self.measured: list[tuple[int, MeasuredSize]] = []
         self.found_last: list[tuple[str, int]] = []
 
     def lower(self) -> None:
@@ -173,7 +173,7 @@ class LoopLowering(Lowering):
             self.problems.add("a Loop that never ends", self.node.name)
         return _Ending(known, rounds, tested)
 
-    def _as_loop(self, body: PlannedBody, carried: _Carried, ending: _Ending, outputs: int) -> Loop:
+    def _as_loop(self, body: PlannedBody, carried: _Carried, ending: _Ending, outputs: int) -> ControlLoop:
         """The node's control flow.
 
         Args:
@@ -185,7 +185,7 @@ class LoopLowering(Lowering):
         limit, condition = self.node.operands[:2]
         is_counted = ending.rounds is not None
         states = tuple(LoopState(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(carried.first))
-        return Loop(
+        return ControlLoop(
             (body,),
             states,
             self.sizes.size(ending.rounds) if ending.rounds is not None else None,
@@ -266,7 +266,7 @@ class LoopLowering(Lowering):
             (symbol,) = symbols(inner)
             initial = f"{self.sizes.size(shape[axis])}"
             self.measured.append(
-                (self.growing.last[k, axis], Measured("state", state, axis, symbol.c_name, symbol.bounds, initial))
+                (self.growing.last[k, axis], MeasuredSize("state", state, axis, symbol.c_name, symbol.bounds, initial))
             )
             shape[axis] = self.growing.outer[k, axis] if size is None else size
             if size is None:
@@ -285,7 +285,7 @@ class LoopLowering(Lowering):
                     self.problems.add(unbounded.reason, self.node.name)
                     return None
                 variable = f"row{number}_{axis}"
-                self.measured.append((inner, Measured("row", number, axis, variable, bounds(size))))
+                self.measured.append((inner, MeasuredSize("row", number, axis, variable, bounds(size))))
                 self.found_last.append((variable, size))
             shape.append(size)
         return tuple(shape)
@@ -366,7 +366,7 @@ class LoopLowering(Lowering):
         states = tuple(LoopState(self.operand(x), k) for k, x in enumerate(operands[:first]) if x is not None)
         body = self.body(program, sources, sinks, typical(rounds))
         inner = self.sizes.size(rounds)
-        self.finish(Loop((body,), states, inner, sizes=tuple(self.sizes.arguments())), outputs)
+        self.finish(ControlLoop((body,), states, inner, sizes=tuple(self.sizes.arguments())), outputs)
         for k, number in enumerate(rows):
             raw = outputs[first + k]
             assert raw is not None

@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import ALL, Isa
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.parallel import BLOCK_WITHIN, in_parts
 from eqsat.schema.types import OpKey
 
@@ -156,7 +156,7 @@ def fill(case: Case) -> None:
         m.array()[...] = value.reshape(m.view.shape)
 
 
-def signature(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list[str]]:
+def signature(name: str, task: Task, kernel: GeneratedKernel, isa: Isa) -> tuple[str, list[str]]:
     """The head of a kernel's function, and the names of its parameters."""
     parameters = []
     for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
@@ -171,7 +171,7 @@ def signature(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, lis
     return f"{target}void {name}({', '.join(f'{c} *restrict {n}' for c, n in parameters)})", [n for _, n in parameters]
 
 
-def function(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list[str]]:
+def function(name: str, task: Task, kernel: GeneratedKernel, isa: Isa) -> tuple[str, list[str]]:
     """A kernel as a C function, and the names of its parameters."""
     head, names = signature(name, task, kernel, isa)
     unused = "".join(f"    (void){n};\n" for n in names)
@@ -193,9 +193,9 @@ def function(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list
 
 def source(
     cases: Sequence[Case], chosen: Sequence[Isa], rng: np.random.Generator | None
-) -> tuple[str, dict[tuple[int, str], tuple[Kernel, list[str]]]]:
+) -> tuple[str, dict[tuple[int, str], tuple[GeneratedKernel, list[str]]]]:
     """All kernels of some cases as one file of C: functions ``k<case>_<instruction set>``."""
-    kernels: dict[tuple[int, str], tuple[Kernel, list[str]]] = {}
+    kernels: dict[tuple[int, str], tuple[GeneratedKernel, list[str]]] = {}
     helpers: dict[str, None] = {}
     functions: list[str] = []
     for i, case in enumerate(cases):
@@ -244,7 +244,7 @@ def runnable() -> tuple[Isa, ...]:
     return tuple(isa for isa in ALL if getattr(library, f"has_{isa.name}")())
 
 
-def stored(kernel: Kernel, slack: int = 64) -> dict[str, np.ndarray]:
+def stored(kernel: GeneratedKernel, slack: int = 64) -> dict[str, np.ndarray]:
     """Constants of a kernel, with bytes after them that may be read, and its scratch memory, by parameter."""
     held = {}
     for i, constant in enumerate(kernel.constants):
@@ -255,7 +255,7 @@ def stored(kernel: Kernel, slack: int = 64) -> dict[str, np.ndarray]:
     return held
 
 
-def call(library: ctypes.CDLL, name: str, case: Case, kernel: Kernel, names: Sequence[str]) -> np.ndarray:
+def call(library: ctypes.CDLL, name: str, case: Case, kernel: GeneratedKernel, names: Sequence[str]) -> np.ndarray:
     """Run one kernel; checks what lies around its output."""
     y = case.memory["y0"]
     y.buffer[:] = FILL

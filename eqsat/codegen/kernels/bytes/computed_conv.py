@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.conv import (
     OPERATORS,
@@ -59,7 +59,7 @@ def _wants(task: Task) -> Wants:
     return replace(given, inputs=(*given.inputs, *[Want()] * (place - 1), weights))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     found = _understood(task)
     assert found is not None
     x, place = task.view(0), weights_input(task)

@@ -17,13 +17,13 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Halo, Task, View, Want, Wants
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
 from eqsat.codegen.kernels.bytes.isa_names import finish
-from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
+from eqsat.codegen.kernels.bytes.weights import FoldedWeights, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.ops.windows import Windows, windows
@@ -152,7 +152,7 @@ def understood(task: Task, *, computed: bool = False) -> Convolution | None:
     )
 
 
-def folded(found: Convolution, joined: bool) -> Folded:
+def folded(found: Convolution, joined: bool) -> FoldedWeights:
     """The weights in the order that runs and taps are read; ``joined`` runs take in the last spatial axis."""
     assert isinstance(found.weights, np.ndarray)
     assert found.weight_zero is not None
@@ -238,7 +238,7 @@ class Start:
     types: dict[str, str]
 
 
-def start(found: Convolution, weights: Folded, dtype: ir.DataType, first: int) -> Start:
+def start(found: Convolution, weights: FoldedWeights, dtype: ir.DataType, first: int) -> Start:
     """The start values of a convolution's sums, which depend on the zero point of the input.
 
     Args:
@@ -264,7 +264,7 @@ def output_axes(task: Task, epilogue: ByteEpilogue, axis: int) -> dict[str, int]
     return {"y0": task.output.strides[axis]} | {n: s[axis] for n, s in epilogue.strides.items()}
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """An implicit GEMM over the windows."""
     found = understood(task)
     assert found is not None
@@ -316,7 +316,7 @@ def is_joined(task: Task, found: Convolution) -> bool:
     return found.group == 1 and found.at.dilations[-1] == 1 and along == found.weights.shape[1]
 
 
-def summed(task: Task, found: Convolution, isa: Isa, sums: Sums) -> Kernel:
+def summed(task: Task, found: Convolution, isa: Isa, sums: Sums) -> GeneratedKernel:
     """The kernel of a convolution."""
     x, y, at = task.view(0), task.output, found.at
     depth, joined = found.weights.shape[1], is_joined(task, found)
@@ -367,11 +367,13 @@ def summed(task: Task, found: Convolution, isa: Isa, sums: Sums) -> Kernel:
     return kernel(text, constants, epilogue, isa, sums.scratch)
 
 
-def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
+def kernel(
+    text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0
+) -> GeneratedKernel:
     """A body, its constants, and the declarations it uses."""
     body, helpers = finish(text, isa)
     arrays = (*constants, *epilogue.constants, *epilogue.parameters.constants)
-    return Kernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)
+    return GeneratedKernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)
 
 
 FAMILY = register(Family("integer convolution", OPERATORS, accepts, generate, wants, rank=20))

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
@@ -35,7 +35,7 @@ def accepts(task: Task) -> bool:
     return not any(map(may_be_zero, x.shape))
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """Loops over the input in the order of its memory."""
     x = task.view(0)
     order = sorted(range(x.rank), key=lambda a: (-magnitude(x.strides[a]), a))
@@ -70,7 +70,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
         outputs=[y is not None for y in task.outputs],
     )
     body, helpers = finish(text, isa)
-    return Kernel(body, helpers=helpers, contract=False)
+    return GeneratedKernel(body, helpers=helpers, contract=False)
 
 
 FAMILY = register(Family("range of data", (RANGE,), accepts, generate))

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.conv import (
@@ -41,7 +41,7 @@ _WIDEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InputColumn:
     """One column of the input in a tile: how far it is from the first, and (window, tap) pairs that it counts for."""
 
     offset: int
@@ -55,7 +55,7 @@ class DepthwiseTile:
     loops: list[tuple[str, int]]
     pointers: list[tuple[str, str, str]]
     windows: int
-    columns: list[Column]
+    columns: list[InputColumn]
     stores: list[str]
     part: int
 
@@ -81,7 +81,7 @@ def _packed(weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(full.reshape(-1, PANEL, full.shape[1] // 4, 4, wide).transpose(0, 2, 4, 1, 3)).ravel()
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """Loops over rows, vectors of channels and tiles of a row."""
     found = _depthwise(task)
     assert found is not None
@@ -217,12 +217,12 @@ class _Writer:
         part = live if live < lanes and self.x.slack < lanes else 0
         return DepthwiseTile(loops, pointers, windows, self._columns(windows), stores, part)
 
-    def _columns(self, windows: int) -> list[Column]:
+    def _columns(self, windows: int) -> list[InputColumn]:
         found: dict[int, list[tuple[int, int]]] = {}
         for m in range(windows):
             for tap in range(self.wide):
                 found.setdefault(m * self.stride[1] + tap * self.dilation[1], []).append((m, tap))
-        return [Column(j * self.column_step, uses) for j, uses in sorted(found.items())]
+        return [InputColumn(j * self.column_step, uses) for j, uses in sorted(found.items())]
 
     def _vector(self, window: int, live: int, columns: dict[str, int]) -> Vector:
         found = self.found

@@ -7,7 +7,7 @@ that is quantized into channels last, one side is gathered or scattered element 
 from __future__ import annotations
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types
@@ -45,7 +45,7 @@ def _vector_axis(y: View, others: list[Shape]) -> int:
     return min(range(y.rank), key=lambda axis: (scattered(axis), -y.shape[axis], -axis))
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """Loops over the other axes, and vectors along one."""
     task = flattened(task)
     x, y = task.view(0), task.output

@@ -41,7 +41,7 @@ class ByteEpilogue:
         first_constant: Number of the first free parameter ``w<k>``; those of ``parameters`` come after ``constants``.
 
     Attributes:
-        constants: For ``Kernel.constants``.
+        constants: For ``GeneratedKernel.constants``.
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output; without operands of one
             element.
         helpers: Declarations that are in no header of this folder.

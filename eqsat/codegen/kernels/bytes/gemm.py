@@ -18,7 +18,7 @@ from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.tiling import choose
 from eqsat.codegen.kernels.bytes.weights import PANEL
-from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, Tiles, collapse, loops_over, moves_of
+from eqsat.codegen.kernels.shared.nests import Axis, NestLoop, Pixels, Tiles, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.schema.size_questions import is_free, typical
 
@@ -82,7 +82,7 @@ class IntegerGemm:
 class GemmNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
-    loops: list[Loop]
+    loops: list[NestLoop]
     pointers: list[tuple[str, str, str]]
     pixels: list[int]
     weights: list[int]
@@ -152,7 +152,7 @@ class _Writer:
             outer=outer,
             packing=packing,
             nests=nests,
-            taps=[Loop(f"t{i}", n, strides={"x": s}) for i, (n, s) in enumerate(problem.taps) if n != 1],
+            taps=[NestLoop(f"t{i}", n, strides={"x": s}) for i, (n, s) in enumerate(problem.taps) if n != 1],
             words=problem.run // 4,
             tail=problem.run % 4,
             maybe=is_free(problem.run % 4),
@@ -183,13 +183,13 @@ class _Writer:
             whole = count if live >= wide else 1
             yield first + wide * (count - whole), wide, whole, min(live, wide)
 
-    def _nests(self, outer: list[Loop], first: int, wide: int, count: int, live: int) -> list[GemmNest]:
+    def _nests(self, outer: list[NestLoop], first: int, wide: int, count: int, live: int) -> list[GemmNest]:
         problem = self.problem
         small = typical(problem.panels * problem.panel_bytes) <= _WEIGHTS_IN_CACHE
         move = {problem.weights: self._weight(wide)}
         move |= dict.fromkeys(self.by_channel, wide)
         move |= {r: wide * self._channel(r) for r in self.results}
-        blocks = [Loop("o", count, strides=move)] if count != 1 else []
+        blocks = [NestLoop("o", count, strides=move)] if count != 1 else []
         others = loops_over("p", self.pixels.others)
         nests = []
         every = 1 if is_free(live) else -(-live // self.lanes)
@@ -217,8 +217,8 @@ class _Writer:
 
     def _nest(
         self,
-        outer: list[Loop],
-        loops: list[Loop],
+        outer: list[NestLoop],
+        loops: list[NestLoop],
         tiles: Tiles,
         channel: int,
         weights: list[int],

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zero
@@ -233,7 +233,7 @@ class _Matrix:
         return cls((*[0] * (rank - view.rank), *lead), *((column, row) if transposed else (row, column)))
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """An implicit GEMM over the rows of the left matrix."""
     return _Generator(task, isa).kernel()
 
@@ -264,7 +264,7 @@ class _Generator:
         self.constants.append(array)
         return f"w{len(self.constants) - 1}"
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         found, task = self.found, self.task
         zero = self._zero(found.a_zero, self.x.dtype, "za")
         weights, bias, zeros = self._constant_weights(zero) if self.b is None else self._computed_weights(zero)

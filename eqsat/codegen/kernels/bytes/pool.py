@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, result_order
@@ -33,7 +33,7 @@ GLOBAL = OpKey(_MS, "QLinearGlobalAveragePool")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SpatialAxis:
     """A spatial axis as templates see it."""
 
     size: int
@@ -59,12 +59,12 @@ class Pooling:
         """Channels last."""
         return (0, *self.spatial, self.channel)
 
-    def sides(self, x: View, y: View) -> tuple[Side, Side]:
+    def sides(self, x: View, y: View) -> tuple[SpatialAxis, SpatialAxis]:
         """Both spatial axes; a missing one has one element."""
-        at, found = self.at, [Side(1, 1, 1, 1, 1, 0, 0, 0)] * (2 - len(self.spatial))
+        at, found = self.at, [SpatialAxis(1, 1, 1, 1, 1, 0, 0, 0)] * (2 - len(self.spatial))
         for i, a in enumerate(self.spatial):
             found.append(
-                Side(
+                SpatialAxis(
                     x.shape[a], y.shape[a], at.kernel[i], at.strides[i], at.dilations[i], at.begin[i],
                     x.strides[a], y.strides[a],
                 )
@@ -106,7 +106,7 @@ def _accepts_max(task: Task) -> bool:
     return not task.epilogue.steps and _pooling(task) is not None
 
 
-def _generate_max(task: Task, isa: Isa) -> Kernel:
+def _generate_max(task: Task, isa: Isa) -> GeneratedKernel:
     found = _pooling(task)
     assert found is not None
     x, y = task.view(0), task.output
@@ -128,7 +128,7 @@ def _generate_max(task: Task, isa: Isa) -> Kernel:
         over_read=x.slack >= width,
     )
     body, helpers = finish(text, isa)
-    return Kernel(body, helpers=helpers, contract=False)
+    return GeneratedKernel(body, helpers=helpers, contract=False)
 
 
 register(Family("integer maximum pooling", (MAX,), _accepts_max, _generate_max, _wants, rank=20))
@@ -153,7 +153,7 @@ def _accepts_mean(task: Task) -> bool:
     return found is not None and math.prod(found.at.kernel) * 255 < 2**31
 
 
-def _generate_mean(task: Task, isa: Isa) -> Kernel:
+def _generate_mean(task: Task, isa: Isa) -> GeneratedKernel:
     found, numbers = _pooling(task), _numbers(task)
     assert found is not None and numbers is not None
     x, y, lanes = task.view(0), task.output, isa.lanes()

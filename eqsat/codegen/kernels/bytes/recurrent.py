@@ -12,15 +12,15 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Task
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Task
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
 from eqsat.codegen.kernels.bytes.isa_names import TEMPLATE
-from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
+from eqsat.codegen.kernels.bytes.weights import FoldedWeights, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Axis, Loop
+from eqsat.codegen.kernels.shared.nests import Axis, NestLoop
 from eqsat.codegen.kernels.vectors.recurrent import (
     Products,
     accepts_floats,
@@ -49,7 +49,7 @@ class _Matrix:
         scale: float32 ``[directions, channels]``.
     """
 
-    folded: Folded
+    folded: FoldedWeights
     scale: np.ndarray
 
     @property
@@ -97,7 +97,7 @@ class _Scratch:
         self.size += -(-size // _ALIGNED) * _ALIGNED
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, matrices = task.view(0), [_matrix(task, *numbers) for numbers in _WEIGHTS]
     of_input, of_state = (m for m in matrices if m is not None)
     (time, batch, _), n = x.shape, of_state.run
@@ -124,7 +124,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     scratch.add("start", "int32_t", 4 * count)
     scratch.add("factor", "float", 4 * count)
 
-    def product(number: int, matrix: _Matrix, rows: list[Loop], pixels: list[Axis], target: str, step: int) -> str:
+    def product(number: int, matrix: _Matrix, rows: list[NestLoop], pixels: list[Axis], target: str, step: int) -> str:
         weights = of_direction(f"bytes{number}", "int8_t", pack(matrix.folded.weights))
         totals = of_direction(f"totals{number}", "int32_t", by_channel(matrix.folded.sums).astype(np.int32))
         scales = of_direction(f"scales{number}", "float", by_channel(matrix.scale))
@@ -172,15 +172,15 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         )
 
     every = [
-        Loop("t", time, strides={"source": x.strides[0], "levels": batch * of_input.row}),
-        Loop("b", batch, strides={"source": x.strides[1], "levels": of_input.row}),
+        NestLoop("t", time, strides={"source": x.strides[0], "levels": batch * of_input.row}),
+        NestLoop("b", batch, strides={"source": x.strides[1], "levels": of_input.row}),
     ]
     pixels = [
         Axis(time, {"levels": batch * of_input.row, "projected": batch * gates}),
         Axis(batch, {"levels": of_input.row, "projected": gates}),
     ]
     inputs = product(0, of_input, every, pixels, "projected", x.strides[2])
-    state = [Loop("b", batch, strides={"source": n, "levels": of_state.row})]
+    state = [NestLoop("b", batch, strides={"source": n, "levels": of_state.row})]
     states = product(1, of_state, state, [Axis(batch, {"levels": of_state.row, "sums": gates})], "sums", 1)
     products = Products(
         "LSTM",

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.bytes.isa_names import finish
@@ -77,7 +77,7 @@ def accepts(task: Task) -> bool:
     return isinstance(x, View) and task.outputs[0] is not None and _known(task) is not None
 
 
-def generate(task: Task, isa: Isa) -> Kernel:
+def generate(task: Task, isa: Isa) -> GeneratedKernel:
     """Rows in vectors, or a load, a look-up and a store for each element."""
     table = table_of(task.epilogue)
     assert table is not None
@@ -90,7 +90,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
     bits = table.view(np.uint8)
     is_copy = np.array_equal(bits, np.arange(256))
     if not adjoin or (not isa.x86 and not is_copy):
-        return Kernel(render("bytes/table.c.jinja", axes=axes, c=c, row=""), (table,), specialised=False)
+        return GeneratedKernel(render("bytes/table.c.jinja", axes=axes, c=c, row=""), (table,), specialised=False)
     *outer, (_, length, *_) = axes
     if not outer:
         # One row in pieces, which threads can share.
@@ -99,7 +99,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
         length = f"({rest} < {_PIECE} ? {rest} : {_PIECE})"
     row = "copy" if is_copy else "look up"
     body, helpers = finish(render("bytes/table.c.jinja", axes=outer, row=row, length=length), isa)
-    return Kernel(body, () if is_copy else (table, _steps(bits)), helpers=helpers, specialised=not is_copy)
+    return GeneratedKernel(body, () if is_copy else (table, _steps(bits)), helpers=helpers, specialised=not is_copy)
 
 
 def _steps(table: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ PANEL = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Folded:
+class FoldedWeights:
     """Weights as kernels multiply them.
 
     Attributes:
@@ -35,11 +35,11 @@ class Folded:
     sums: np.ndarray
     zeros: np.ndarray | None
 
-    def joined(self) -> Folded:
+    def joined(self) -> FoldedWeights:
         """All channels as those of one group."""
         zeros = None if self.zeros is None else self.zeros.reshape(1, -1)
         weights = self.weights.reshape(1, -1, *self.weights.shape[2:])
-        return Folded(weights, self.bias.reshape(1, -1), self.sums.reshape(1, -1), zeros)
+        return FoldedWeights(weights, self.bias.reshape(1, -1), self.sums.reshape(1, -1), zeros)
 
     def start(self, zero: int) -> np.ndarray:
         """The int32 start values of sums, for a zero point of the (unsigned) input; call :meth:`fits` first."""
@@ -53,7 +53,7 @@ class Folded:
         return bool((np.abs(self.bias) + zero * np.abs(self.sums) + 255 * terms).max(initial=0) < 2**31)
 
 
-def fold(weights: np.ndarray, zero: np.ndarray, bias: np.ndarray | None) -> Folded:
+def fold(weights: np.ndarray, zero: np.ndarray, bias: np.ndarray | None) -> FoldedWeights:
     """Folds the weights' zero points.
 
     Args:
@@ -67,11 +67,11 @@ def fold(weights: np.ndarray, zero: np.ndarray, bias: np.ndarray | None) -> Fold
     start = np.zeros((groups, channels), np.int64) if bias is None else bias.astype(np.int64)
     centred = wide - zeros[..., None, None]
     if centred.min(initial=0) >= -128 and centred.max(initial=0) <= 127:
-        return Folded(centred.astype(np.int8), start, centred.sum((2, 3), dtype=np.int64), None)
+        return FoldedWeights(centred.astype(np.int8), start, centred.sum((2, 3), dtype=np.int64), None)
     shift = np.int16(128 if weights.dtype == np.uint8 else 0)
     moved, left = wide - shift, (zeros - shift).astype(np.int64)
     sums = moved.sum((2, 3), dtype=np.int64) - taps * run * left
-    return Folded(moved.astype(np.int8), start, sums, left)
+    return FoldedWeights(moved.astype(np.int8), start, sums, left)
 
 
 def pack(weights: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel import GeneratedKernel
 from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
 from eqsat.schema.size_questions import is_free
 
@@ -109,7 +109,7 @@ def boxes(y: TemplateResult, source: TemplateTensor, axes: Sequence[Sequence[Axi
     return made
 
 
-def filled(template: Template, blocks: Sequence[Block]) -> Kernel:
+def filled(template: Template, blocks: Sequence[Block]) -> GeneratedKernel:
     """The kernel of some blocks."""
     return template.fill("loops/movement.c.jinja", blocks=blocks)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from eqsat.codegen.control.control_node import CONTROL
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.types import OpKey
 
@@ -18,7 +18,7 @@ def _wants(task: Task) -> Wants:
     return Wants((_ROWS,) * len(task.inputs), (_ROWS,) * len(task.outputs))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     raise AssertionError("calls of kernels are written where nodes of control flow are, and nobody asks for a kernel")
 
 

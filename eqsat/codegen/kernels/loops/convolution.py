@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
@@ -29,7 +29,7 @@ def _convolution(
     zeros: tuple[TemplateTensor | None, TemplateTensor | None] = (None, None),
     added: TemplateTensor | None = None,
     channels_last: bool = False,
-) -> Kernel:
+) -> GeneratedKernel:
     """A convolution.
 
     Args:
@@ -84,7 +84,7 @@ def _convolution(
 
 
 @loops("convolution loops", "Conv", accepts=lambda task: are(task, FLOATS))
-def conv(task: Task) -> Kernel:
+def conv(task: Task) -> GeneratedKernel:
     """Convolution of floats, plus a bias."""
     template = Template(task)
     x, w = template.operands(0, 1)
@@ -96,7 +96,7 @@ def conv(task: Task) -> Kernel:
 @loops(
     "convolution loops", "FusedConv", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS) and can_activate(task)
 )
-def fused_conv(task: Task) -> Kernel:
+def fused_conv(task: Task) -> GeneratedKernel:
     """Convolution plus a residual, then an activation."""
     template = Template(task)
     x, w = template.operands(0, 1)
@@ -112,7 +112,7 @@ def fused_conv(task: Task) -> Kernel:
 
 
 @loops("integer convolution loops", "ConvInteger", accepts=lambda task: are(task, BYTES))
-def conv_integer(task: Task) -> Kernel:
+def conv_integer(task: Task) -> GeneratedKernel:
     """Convolution of 8-bit integers in int32."""
     template = Template(task)
     x, w = template.operands(0, 1)
@@ -124,7 +124,7 @@ def conv_integer(task: Task) -> Kernel:
 @loops(
     "integer convolution loops", "QLinearConv", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 2, 3, 5, 7)
 )
-def qlinear_conv(task: Task) -> Kernel:
+def qlinear_conv(task: Task) -> GeneratedKernel:
     """Convolution of quantized operands; weights may have a scale and zero point for each output channel."""
     template = Template(task)
     x, w = template.operands(0, 3)
@@ -147,7 +147,7 @@ def qlinear_conv(task: Task) -> Kernel:
 
 
 @loops("transposed convolution loops", "ConvTranspose", accepts=lambda task: are(task, FLOATS))
-def conv_transpose(task: Task) -> Kernel:
+def conv_transpose(task: Task) -> GeneratedKernel:
     """Transposed convolution, gathered by the outputs."""
     template = Template(task)
     x, w = template.operands(0, 1)

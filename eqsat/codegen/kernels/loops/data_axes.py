@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import REDUCED, accumulated, accumulates
@@ -16,7 +16,7 @@ from eqsat.codegen.program import FINDING
 
 
 @loops("axes from data", "Axes", domain=FINDING, epilogue=False)
-def axes(task: Task) -> Kernel:
+def axes(task: Task) -> GeneratedKernel:
     """The dimensions that axes from data leave, add or part."""
     sizes: Sequence[int] = task.attributes["sizes"]
     template = Template(task)
@@ -36,7 +36,7 @@ def axes(task: Task) -> Kernel:
 
 
 @loops("reductions over axes from data", *REDUCED, domain=FINDING, accepts=lambda task: accumulates(task))
-def reduce(task: Task) -> Kernel:
+def reduce(task: Task) -> GeneratedKernel:
     """As with known axes; each axis has one index among those that are kept or among those that are not."""
     template = Template(task)
     y = template.result()
@@ -50,7 +50,7 @@ def reduce(task: Task) -> Kernel:
 
 
 @loops("slices along axes from data", "SliceAxes", domain=FINDING, epilogue=False)
-def slice_axes(task: Task) -> Kernel:
+def slice_axes(task: Task) -> GeneratedKernel:
     """For each axis how many indices a slice takes, the first one, and the step."""
     template = Template(task)
     starts, ends = template.operands(0, 1)
@@ -67,7 +67,7 @@ def slice_axes(task: Task) -> Kernel:
 
 
 @loops("slicing from data", "Slice", domain=FINDING)
-def slices(task: Task) -> Kernel:
+def slices(task: Task) -> GeneratedKernel:
     """From first indices with steps that are in memory."""
     template = Template(task)
     x, y = template.operand(0), template.result()
@@ -82,7 +82,7 @@ def slices(task: Task) -> Kernel:
 
 
 @loops("pads along axes from data", "PadAxes", domain=FINDING, epilogue=False)
-def pad_axes(task: Task) -> Kernel:
+def pad_axes(task: Task) -> GeneratedKernel:
     """For each axis the result's size, the kept indices, and where these are in the result and in the operand."""
     template = Template(task)
     pads, along = template.operand(0), template.x[1]
@@ -98,7 +98,7 @@ def pad_axes(task: Task) -> Kernel:
 
 
 @loops("padding from data", "Pad", domain=FINDING, epilogue=False)
-def pad(task: Task) -> Kernel:
+def pad(task: Task) -> GeneratedKernel:
     """Each place of the result has its source, or the value of the pad."""
     template = Template(task)
     x = template.operand(0)

@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
@@ -85,7 +85,7 @@ def _equation(task: Task) -> Equation | None:
 
 
 @loops("Einstein summation", "Einsum", accepts=lambda task: are(task, NUMBERS) and _equation(task) is not None)
-def einsum(task: Task) -> Kernel:
+def einsum(task: Task) -> GeneratedKernel:
     """Sums of products over the labels that the result has not got."""
     template = Template(task)
     y = template.result()

@@ -15,7 +15,7 @@ from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import GeneratedKernel, Shape, Step, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
@@ -84,7 +84,7 @@ def flattened(task: Task) -> Task:
     return replace(task, inputs=(flat[0],), outputs=(out,), epilogue=replace(task.epilogue, operands=tuple(flat[1:])))
 
 
-def _copied(task: Task, isa: Isa) -> Kernel | None:
+def _copied(task: Task, isa: Isa) -> GeneratedKernel | None:
     if task.epilogue.steps or not isinstance(task.inputs[0], View):
         return None
     flat = flattened(task)
@@ -92,7 +92,7 @@ def _copied(task: Task, isa: Isa) -> Kernel | None:
 
 
 @loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants, faster=_copied)
-def elementwise(task: Task) -> Kernel:
+def elementwise(task: Task) -> GeneratedKernel:
     """Load, compute, store."""
     writer = LoopWriter(flattened(task))
     x = writer.required(0)

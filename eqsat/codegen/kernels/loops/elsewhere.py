@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.program import ELSEWHERE
 
 
 @loops("a backend", ELSEWHERE.name, domain=ELSEWHERE.domain, epilogue=False)
-def elsewhere(task: Task) -> Kernel:
+def elsewhere(task: Task) -> GeneratedKernel:
     """No statements: the program is not compiled without the backend."""
-    return Kernel("", specialised=False)
+    return GeneratedKernel("", specialised=False)

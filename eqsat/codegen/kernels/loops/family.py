@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.loop_writer import is_scalar_epilogue
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
@@ -68,8 +68,8 @@ def loops(
     accepts: Callable[[Task], bool] = always,
     wants: Callable[[Task], Wants] | None = None,
     epilogue: bool = True,
-    faster: Callable[[Task, Isa], Kernel | None] | None = None,
-) -> Callable[[Callable[[Task], Kernel]], Callable[[Task], Kernel]]:
+    faster: Callable[[Task, Isa], GeneratedKernel | None] | None = None,
+) -> Callable[[Callable[[Task], GeneratedKernel]], Callable[[Task], GeneratedKernel]]:
     """Register the decorated generator as the loops of operators.
 
     Args:
@@ -87,10 +87,10 @@ def loops(
             return False
         return is_scalar_epilogue(task.epilogue) and accepts(task)
 
-    def add(generate: Callable[[Task], Kernel]) -> Callable[[Task], Kernel]:
-        def run(task: Task, isa: Isa) -> Kernel:
+    def add(generate: Callable[[Task], GeneratedKernel]) -> Callable[[Task], GeneratedKernel]:
+        def run(task: Task, isa: Isa) -> GeneratedKernel:
             if all(v is None or v.elements == 0 for v in task.outputs):
-                return Kernel("", specialised=False)
+                return GeneratedKernel("", specialised=False)
             found = None if faster is None else faster(task, isa)
             return generate(task) if found is None else found
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
 from eqsat.codegen.program import FINDING, READ_SIZES
@@ -20,7 +20,7 @@ _ELEMENTS = NUMBERS | {ir.DataType.BOOL}
 
 
 @loops("sizes from data", READ_SIZES.name, domain=READ_SIZES.domain, epilogue=False)
-def read_sizes(task: Task) -> Kernel:
+def read_sizes(task: Task) -> GeneratedKernel:
     """A copy; the program reads the sizes from it."""
     template = Template(task)
     x, y = template.operand(0), template.result()
@@ -30,13 +30,13 @@ def read_sizes(task: Task) -> Kernel:
 
 
 @loops("finding loops", "NonZero", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
-def non_zero(task: Task) -> Kernel:
+def non_zero(task: Task) -> GeneratedKernel:
     """A row of indices for each element that is not zero."""
     return Template(task).fill("loops/non_zero.c.jinja")
 
 
 @loops("finding loops", "Unique", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
-def unique(task: Task) -> Kernel:
+def unique(task: Task) -> GeneratedKernel:
     """Items that differ, by value or in the order in which they appear, NaN last."""
     template = Template(task)
     x, axis = template.operand(0), task.attributes["axis"]
@@ -62,7 +62,7 @@ def unique(task: Task) -> Kernel:
 
 
 @loops("finding loops", "NonMaxSuppression", domain=FINDING, epilogue=False)
-def non_max_suppression(task: Task) -> Kernel:
+def non_max_suppression(task: Task) -> GeneratedKernel:
     """The best boxes of each class, without those that overlap a better one."""
     template = Template(task)
     boxes, scores = template.operands(0, 1)
@@ -94,7 +94,7 @@ def non_max_suppression(task: Task) -> Kernel:
 
 
 @loops("sizes of ranges", "RangeSize", domain=FINDING, accepts=lambda task: are(task, NUMBERS), epilogue=False)
-def range_size(task: Task) -> Kernel:
+def range_size(task: Task) -> GeneratedKernel:
     """How many numbers a range has."""
     template = Template(task)
     operands = template.operands(0, 1, 2)
@@ -104,7 +104,7 @@ def range_size(task: Task) -> Kernel:
 
 
 @loops("windows of slices", "SliceWindow", domain=FINDING, epilogue=False)
-def slice_window(task: Task) -> Kernel:
+def slice_window(task: Task) -> GeneratedKernel:
     """The first indices of a slice's axes, and their numbers of indices."""
     template = Template(task)
     sizes: Sequence[int] = task.attributes["sizes"]
@@ -120,19 +120,19 @@ def slice_window(task: Task) -> Kernel:
 
 
 @loops("sizes of resizing", "ResizeSizes", domain=FINDING, accepts=lambda task: are(task, NUMBERS), epilogue=False)
-def resize_sizes(task: Task) -> Kernel:
+def resize_sizes(task: Task) -> GeneratedKernel:
     """The sizes that scales, or sizes with a common scale, give a tensor."""
     return Template(task).fill("loops/resize_sizes.c.jinja", **task.attributes)
 
 
 @loops("common sizes", "CommonSize", domain=FINDING, epilogue=False)
-def common_size(task: Task) -> Kernel:
+def common_size(task: Task) -> GeneratedKernel:
     """The size that all of several are, or that they broadcast to."""
     return Template(task).fill("loops/common_size.c.jinja", repeats=task.attributes["repeats"])
 
 
 @loops("sizes of reshapes", "ReshapeSizes", domain=FINDING, epilogue=False)
-def reshape_sizes(task: Task) -> Kernel:
+def reshape_sizes(task: Task) -> GeneratedKernel:
     """A shape that data says, without 0 and -1."""
     template = Template(task)
     asked = template.operand(0)
@@ -145,7 +145,7 @@ def reshape_sizes(task: Task) -> Kernel:
 
 
 @loops("reshaping of data", "Reshape", domain=FINDING, wants=dense(0, output=True), epilogue=False)
-def reshape(task: Task) -> Kernel:
+def reshape(task: Task) -> GeneratedKernel:
     """The elements in their order, under a shape that data says."""
     template = Template(task)
     with template.block(f"for (ptrdiff_t k = 0; k < {template.operand(0).size}; k++)"):

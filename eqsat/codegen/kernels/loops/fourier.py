@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, along
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.scans import lines
@@ -60,7 +60,7 @@ def _size(task: Task) -> tuple[int, int] | None:
 
 
 @loops("fourier transforms", "DFT", accepts=lambda task: are(task, FLOATS, 0) and _size(task) is not None)
-def transform(task: Task) -> Kernel:
+def transform(task: Task) -> GeneratedKernel:
     """The transform of each line along an axis."""
     template = Template(task)
     x, y, found = template.operand(0), template.result(), _size(task)
@@ -95,7 +95,7 @@ def _frame(task: Task) -> int | None:
 
 
 @loops("fourier transforms", "STFT", accepts=lambda task: are(task, FLOATS, 0, 2) and _frame(task) is not None)
-def short_transforms(task: Task) -> Kernel:
+def short_transforms(task: Task) -> GeneratedKernel:
     """The transform of each frame of a signal, times a window."""
     template = Template(task)
     x, y, size, steps = template.operand(0), template.result(), _frame(task), ints(task.constant(1))

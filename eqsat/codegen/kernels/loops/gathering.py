@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task, dense_strides
+from eqsat.codegen.kernel import GeneratedKernel, Task, dense_strides
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, along
 from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
@@ -28,7 +28,7 @@ def _axis(task: Task) -> int:
 
 
 @loops("gathering loops", "Gather")
-def gather(task: Task) -> Kernel:
+def gather(task: Task) -> GeneratedKernel:
     """Slices along an axis."""
     template = Template(task)
     x, where = template.operands(0, 1)
@@ -67,7 +67,7 @@ def _by_tuple(x: TemplateTensor, where: TemplateTensor, batch: int = 0) -> dict[
 
 
 @loops("gathering loops", "GatherElements")
-def gather_elements(task: Task) -> Kernel:
+def gather_elements(task: Task) -> GeneratedKernel:
     """One element for each index, at the index's own place in the other axes."""
     template = Template(task)
     x, where = template.operands(0, 1)
@@ -75,7 +75,7 @@ def gather_elements(task: Task) -> Kernel:
 
 
 @loops("gathering loops", "GatherND")
-def gather_nd(task: Task) -> Kernel:
+def gather_nd(task: Task) -> GeneratedKernel:
     """Slices at index tuples, separately for each batch."""
     template = Template(task)
     x, where = template.operands(0, 1)
@@ -100,7 +100,7 @@ def _combines(task: Task) -> bool:
 
 
 @loops("scattering loops", "ScatterElements", "Scatter", accepts=_combines, epilogue=False)
-def scatter_elements(task: Task) -> Kernel:
+def scatter_elements(task: Task) -> GeneratedKernel:
     """A copy with one element replaced, or combined, for each index."""
     template = Template(task)
     x, where = template.operands(0, 1)
@@ -114,7 +114,7 @@ def scatter_elements(task: Task) -> Kernel:
     accepts=lambda task: _combines(task) and shape_of(task, 1)[-1] > 0,
     epilogue=False,
 )
-def scatter_nd(task: Task) -> Kernel:
+def scatter_nd(task: Task) -> GeneratedKernel:
     """A copy with slices at index tuples replaced or combined."""
     template = Template(task)
     x, where = template.operands(0, 1)
@@ -123,7 +123,7 @@ def scatter_nd(task: Task) -> Kernel:
 
 
 @loops("one-hot loops", "OneHot", accepts=lambda task: are(task, FLOATS | INTEGERS, 0))
-def one_hot(task: Task) -> Kernel:
+def one_hot(task: Task) -> GeneratedKernel:
     """One value where the class is the index, another elsewhere."""
     template = Template(task)
     y = template.result()
@@ -140,7 +140,7 @@ def one_hot(task: Task) -> Kernel:
 
 
 @loops("compressing loops", "Compress", accepts=lambda task: task.constant(1) is not None)
-def compress(task: Task) -> Kernel:
+def compress(task: Task) -> GeneratedKernel:
     """The slices, or elements, for which a constant condition holds."""
     template = Template(task)
     x = template.operand(0)
@@ -166,14 +166,14 @@ def compress(task: Task) -> Kernel:
 
 
 @loops("reversing loops", "ReverseSequence")
-def reverse_sequence(task: Task) -> Kernel:
+def reverse_sequence(task: Task) -> GeneratedKernel:
     """The first elements of each sequence in reverse order."""
     time, batch = task.attributes["time_axis"], task.attributes["batch_axis"]
     return Template(task).fill("loops/reverse.c.jinja", time=time, batch=batch, n=shape_of(task, 0)[time])
 
 
 @loops("unpooling loops", "MaxUnpool", epilogue=False)
-def max_unpool(task: Task) -> Kernel:
+def max_unpool(task: Task) -> GeneratedKernel:
     """Each value where its index says, zeros elsewhere."""
     template = Template(task)
     x = template.operand(0)
@@ -198,7 +198,7 @@ def max_unpool(task: Task) -> Kernel:
 
 
 @loops("scattering loops", "TensorScatter", epilogue=False)
-def tensor_scatter(task: Task) -> Kernel:
+def tensor_scatter(task: Task) -> GeneratedKernel:
     """A cache with an update from a place on that each sample of the batch has."""
     template = Template(task)
     x = template.operand(0)

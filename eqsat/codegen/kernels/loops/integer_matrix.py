@@ -10,7 +10,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spell, spelled
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.products import (
@@ -28,7 +28,7 @@ from eqsat.schema.types import OpKey
 
 
 @loops("integer matrix loops", "MatMulInteger", accepts=lambda task: are(task, BYTES))
-def matmul_integer(task: Task) -> Kernel:
+def matmul_integer(task: Task) -> GeneratedKernel:
     """Product of 8-bit operands in int32."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -38,7 +38,7 @@ def matmul_integer(task: Task) -> Kernel:
 
 
 @loops("integer matrix loops", "QLinearMatMul", accepts=lambda task: are(task, BYTES, 0, 2, 3, 5, 7))
-def qlinear_matmul(task: Task) -> Kernel:
+def qlinear_matmul(task: Task) -> GeneratedKernel:
     """Product of quantized operands, requantized."""
     template = Template(task)
     left, right, y = matrices(template, 0, 3)
@@ -64,7 +64,7 @@ def _to_float(p: Product, a_scale: str, b_scale: TemplateTensor, bias: TemplateT
 
 
 @loops("integer matrix loops", "MatMulIntegerToFloat", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 1))
-def matmul_integer_to_float(task: Task) -> Kernel:
+def matmul_integer_to_float(task: Task) -> GeneratedKernel:
     """Product of 8-bit operands, scaled, plus a bias."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -80,7 +80,7 @@ def matmul_integer_to_float(task: Task) -> Kernel:
     domain=MICROSOFT,
     accepts=lambda task: are(task, FLOATS, 0) and are(task, BYTES, 1),
 )
-def dynamic_quantize_matmul(task: Task) -> Kernel:
+def dynamic_quantize_matmul(task: Task) -> GeneratedKernel:
     """As above, with the left operand quantized by its own range."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -119,7 +119,7 @@ def _quantized_before(node: ProgramNode) -> list[ProgramNode] | None:
 
 
 @loops("integer matrix loops", "QGemm", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0, 3))
-def qgemm(task: Task) -> Kernel:
+def qgemm(task: Task) -> GeneratedKernel:
     """``alpha * A' B' + C`` of quantized operands, requantized or, without an output scale, as floats."""
     template = Template(task)
     left, right, y = matrices(template, 0, 3)
@@ -143,6 +143,6 @@ def qgemm(task: Task) -> Kernel:
 
 
 @loops("dynamic quantization", "DynamicQuantizeLinear", accepts=lambda task: are(task, FLOATS, 0), epilogue=False)
-def dynamic_quantize_linear(task: Task) -> Kernel:
+def dynamic_quantize_linear(task: Task) -> GeneratedKernel:
     """To uint8 with the scale and zero point of the data's own range."""
     return Template(task).fill("loops/dynamic_quantize.c.jinja")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
 from eqsat.ops.families.features import label_table
@@ -17,7 +17,7 @@ def _fits(task: Task) -> bool:
 
 
 @loops("bisection", "LabelEncoder", domain=ML, accepts=_fits)
-def label_encoder(task: Task) -> Kernel:
+def label_encoder(task: Task) -> GeneratedKernel:
     """The value of the key that an element is equal to."""
     template, found = Template(task), label_table(task.attributes)
     assert found is not None

@@ -7,13 +7,13 @@ finite, as in ONNX Runtime; the numpy executor refuses it.
 from __future__ import annotations
 
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.schema.size_questions import greatest
 
 
-def _eliminated(task: Task, *, inverts: bool) -> Kernel:
+def _eliminated(task: Task, *, inverts: bool) -> GeneratedKernel:
     template = Template(task)
     x = template.operand(0)
     n = x.shape[-1]
@@ -30,12 +30,12 @@ def _eliminated(task: Task, *, inverts: bool) -> Kernel:
 
 
 @loops("elimination loops", "Det", accepts=lambda task: are(task, FLOATS))
-def determinant(task: Task) -> Kernel:
+def determinant(task: Task) -> GeneratedKernel:
     """The product of the pivots of each matrix."""
     return _eliminated(task, inverts=False)
 
 
 @loops("elimination loops", "Inverse", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS))
-def inverse(task: Task) -> Kernel:
+def inverse(task: Task) -> GeneratedKernel:
     """What takes each matrix to the identity."""
     return _eliminated(task, inverts=True)

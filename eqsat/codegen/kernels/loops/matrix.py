@@ -9,7 +9,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
@@ -23,7 +23,7 @@ from eqsat.codegen.kernels.loops.products import (
 )
 
 
-def _matmul_of_doubles(task: Task, isa: Isa) -> Kernel | None:
+def _matmul_of_doubles(task: Task, isa: Isa) -> GeneratedKernel | None:
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     if y.value_dtype != ir.DataType.DOUBLE:
@@ -32,7 +32,7 @@ def _matmul_of_doubles(task: Task, isa: Isa) -> Kernel | None:
 
 
 @loops("matrix loops", "MatMul", accepts=lambda task: are(task, NUMBERS), faster=_matmul_of_doubles)
-def matmul(task: Task) -> Kernel:
+def matmul(task: Task) -> GeneratedKernel:
     """Matrix product with numpy's broadcasting."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -40,7 +40,7 @@ def matmul(task: Task) -> Kernel:
 
 
 @loops("matrix loops", "FusedMatMul", "TransposeMatMul", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS))
-def fused_matmul(task: Task) -> Kernel:
+def fused_matmul(task: Task) -> GeneratedKernel:
     """``alpha * A' B'``; ``transBatch`` moves the first axis before the last but one."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -61,7 +61,7 @@ def _arranged(x: TemplateTensor, transpose: bool, batch: bool) -> TemplateTensor
     return x.transpose(axes)
 
 
-def _gemm(task: Task, activation: str = "", isa: Isa | None = None) -> Kernel | None:
+def _gemm(task: Task, activation: str = "", isa: Isa | None = None) -> GeneratedKernel | None:
     """The kernel; with an instruction set that of doubles, None where there is none."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
@@ -94,17 +94,17 @@ def _gemm(task: Task, activation: str = "", isa: Isa | None = None) -> Kernel | 
 
 
 @loops("matrix loops", "Gemm", accepts=lambda task: are(task, NUMBERS), faster=lambda task, isa: _gemm(task, isa=isa))
-def gemm(task: Task) -> Kernel:
+def gemm(task: Task) -> GeneratedKernel:
     """``alpha * A' B' + beta * C``."""
     return _known(_gemm(task))
 
 
-def _known(kernel: Kernel | None) -> Kernel:
+def _known(kernel: GeneratedKernel | None) -> GeneratedKernel:
     assert kernel is not None
     return kernel
 
 
 @loops("matrix loops", "FusedGemm", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS) and can_activate(task))
-def fused_gemm(task: Task) -> Kernel:
+def fused_gemm(task: Task) -> GeneratedKernel:
     """Gemm, then an activation."""
     return _known(_gemm(task, str(task.attributes.get("activation") or "")))

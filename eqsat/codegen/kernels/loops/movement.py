@@ -11,7 +11,7 @@ from eqsat.codegen import program
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.expression_table import Argument
 from eqsat.codegen.expressions.qlinear import quantized
-from eqsat.codegen.kernel import Kernel, Step, Task
+from eqsat.codegen.kernel import GeneratedKernel, Step, Task
 from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor, only
 from eqsat.codegen.kernels.loops.blocks import AxisRun, Block, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
@@ -25,7 +25,7 @@ from eqsat.schema.types import OpKey
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
 @loops("reshaping loops", "ExpandDims", domain=MICROSOFT, wants=dense(0))
-def reshape(task: Task) -> Kernel:
+def reshape(task: Task) -> GeneratedKernel:
     """The elements in their order, under another shape."""
     template = Template(task)
     y, x = first(template)
@@ -33,13 +33,13 @@ def reshape(task: Task) -> Kernel:
 
 
 @loops("bit casts", "BitCast", epilogue=False)
-def bit_cast(task: Task) -> Kernel:
+def bit_cast(task: Task) -> GeneratedKernel:
     """The same bits as another type of the same size."""
     return Template(task).fill("loops/bit_cast.c.jinja")
 
 
 @loops("transposing loops", "Transpose")
-def transpose(task: Task) -> Kernel:
+def transpose(task: Task) -> GeneratedKernel:
     """Permuted axes."""
     template = Template(task)
     y, x = first(template)
@@ -48,7 +48,7 @@ def transpose(task: Task) -> Kernel:
 
 
 @loops("expanding loops", "Expand")
-def expand(task: Task) -> Kernel:
+def expand(task: Task) -> GeneratedKernel:
     """Broadcast to the output's shape."""
     template = Template(task)
     y, x = first(template)
@@ -56,7 +56,7 @@ def expand(task: Task) -> Kernel:
 
 
 @loops("tiling loops", "Tile")
-def tile(task: Task) -> Kernel:
+def tile(task: Task) -> GeneratedKernel:
     """Repeated along each axis."""
     template = Template(task)
     y, x = first(template)
@@ -92,7 +92,7 @@ def slice_places(task: Task) -> list[list[AxisRun]] | None:
 
 
 @loops("slicing loops", "Slice", accepts=lambda task: slice_places(task) is not None)
-def slices(task: Task) -> Kernel:
+def slices(task: Task) -> GeneratedKernel:
     """From start to end with a step."""
     template = Template(task)
     y, x = first(template)
@@ -100,7 +100,7 @@ def slices(task: Task) -> Kernel:
 
 
 @loops("splitting loops", "Split", epilogue=False)
-def split(task: Task) -> Kernel:
+def split(task: Task) -> GeneratedKernel:
     """Pieces along an axis."""
     template = Template(task)
     x = template.operand(0)
@@ -120,7 +120,7 @@ def split(task: Task) -> Kernel:
 
 
 @loops("concatenating loops", "Concat")
-def concat(task: Task) -> Kernel:
+def concat(task: Task) -> GeneratedKernel:
     """The operands one after the other."""
     template = Template(task)
     y = template.result()
@@ -191,7 +191,7 @@ def _pads(task: Task) -> bool:
 
 @loops(_PADS, "Pad", accepts=_pads)
 @loops(_PADS, "Pad", domain=MICROSOFT, accepts=_pads)
-def pad(task: Task) -> Kernel:
+def pad(task: Task) -> GeneratedKernel:
     """Padded, or cropped where widths are negative."""
     template = Template(task)
     y, x = first(template)
@@ -202,7 +202,7 @@ def pad(task: Task) -> Kernel:
 
 
 @loops("centering loops", "CenterCropPad", accepts=lambda task: task.constant(1) is not None)
-def center_crop_pad(task: Task) -> Kernel:
+def center_crop_pad(task: Task) -> GeneratedKernel:
     """Cropped or padded around the centre."""
     template = Template(task)
     y, x = first(template)
@@ -217,7 +217,7 @@ def center_crop_pad(task: Task) -> Kernel:
 
 
 @loops("depth to space", "DepthToSpace")
-def depth_to_space(task: Task) -> Kernel:
+def depth_to_space(task: Task) -> GeneratedKernel:
     """Blocks of channels become blocks of pixels."""
     template = Template(task)
     y, x = first(template)
@@ -235,7 +235,7 @@ def depth_to_space(task: Task) -> Kernel:
 
 
 @loops("space to depth", "SpaceToDepth")
-def space_to_depth(task: Task) -> Kernel:
+def space_to_depth(task: Task) -> GeneratedKernel:
     """Blocks of pixels become channels."""
     template = Template(task)
     y, x = first(template)
@@ -256,7 +256,7 @@ def space_to_depth(task: Task) -> Kernel:
 
 
 @loops("quantized concatenation", "QLinearConcat", domain=MICROSOFT)
-def qlinear_concat(task: Task) -> Kernel:
+def qlinear_concat(task: Task) -> GeneratedKernel:
     """Operands one after the other, each converted to the output's scale and zero point."""
     template = Template(task)
     y = template.result()

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Step, Task
+from eqsat.codegen.kernel import GeneratedKernel, Step, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
@@ -46,7 +46,7 @@ def _standardized(
     rounds: bool = False,
     statistics: Sequence[tuple[int, str]] = (),
     total: int | None = None,
-) -> Kernel:
+) -> GeneratedKernel:
     """Lines by their statistics.
 
     Args:
@@ -108,7 +108,7 @@ def _stretched(template: Template, scale: int, bias: int | None = None) -> Calla
 
 
 @loops("batch normalisation loops", "BatchNormalization", accepts=floats)
-def batch_normalization(task: Task) -> Kernel:
+def batch_normalization(task: Task) -> GeneratedKernel:
     """By given statistics, or in training by the batch's own."""
     template = Template(task)
     x = template.operand(0)
@@ -137,7 +137,7 @@ def batch_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "InstanceNormalization", accepts=floats)
-def instance_normalization(task: Task) -> Kernel:
+def instance_normalization(task: Task) -> GeneratedKernel:
     """Each channel of each sample."""
     template = Template(task)
     x, scale, bias = template.operands(0, 1, 2)
@@ -146,7 +146,7 @@ def instance_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "GroupNormalization", accepts=floats)
-def group_normalization(task: Task) -> Kernel:
+def group_normalization(task: Task) -> GeneratedKernel:
     """Groups of channels of each sample; scale and bias are per channel."""
     template = Template(task)
     x, scale, bias = template.operands(0, 1, 2)
@@ -175,7 +175,7 @@ def _from_axis(task: Task) -> range:
 
 
 @loops("normalisation loops", "LayerNormalization", accepts=floats)
-def layer_normalization(task: Task) -> Kernel:
+def layer_normalization(task: Task) -> GeneratedKernel:
     """All elements from an axis on; mean and inverse deviation are outputs as well."""
     template = Template(task)
     x = template.operand(0)
@@ -192,7 +192,7 @@ def layer_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "RMSNormalization", accepts=floats)
-def rms_normalization(task: Task) -> Kernel:
+def rms_normalization(task: Task) -> GeneratedKernel:
     """All elements from an axis on by their root mean square."""
     template = Template(task)
     x = template.operand(0)
@@ -224,7 +224,7 @@ def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
 
 
 @loops("normalisation loops", "SkipLayerNormalization", domain=MICROSOFT, accepts=floats)
-def skip_layer_normalization(task: Task) -> Kernel:
+def skip_layer_normalization(task: Task) -> GeneratedKernel:
     """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
     template = Template(task)
     x = template.operand(0)
@@ -241,7 +241,7 @@ def skip_layer_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "SkipSimplifiedLayerNormalization", domain=MICROSOFT, accepts=floats)
-def skip_rms_normalization(task: Task) -> Kernel:
+def skip_rms_normalization(task: Task) -> GeneratedKernel:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     template = Template(task)
     x = template.operand(0)

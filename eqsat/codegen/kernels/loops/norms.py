@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from eqsat.codegen import c_types
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.loops.normalization import floats, suffix
@@ -13,7 +13,7 @@ from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 
 
 @loops("normalisation loops", "MeanVarianceNormalization", accepts=floats)
-def mean_variance_normalization(task: Task) -> Kernel:
+def mean_variance_normalization(task: Task) -> GeneratedKernel:
     """Over the given axes; the tiny constant is the one in the operator's definition."""
     template = Template(task)
     x = template.operand(0)
@@ -32,7 +32,7 @@ def mean_variance_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "LRN", accepts=floats)
-def local_response_normalization(task: Task) -> Kernel:
+def local_response_normalization(task: Task) -> GeneratedKernel:
     """Each element by the squares of its neighbours across channels."""
     template = Template(task)
     x = template.operand(0)
@@ -52,7 +52,7 @@ def local_response_normalization(task: Task) -> Kernel:
 
 
 @loops("normalisation loops", "LpNormalization", accepts=floats)
-def lp_normalization(task: Task) -> Kernel:
+def lp_normalization(task: Task) -> GeneratedKernel:
     """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
     template = Template(task)
     x = template.operand(0)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.ops.windows import Windows, integers, windows
@@ -49,7 +49,7 @@ def _places(rank: int) -> tuple[str, ...]:
 
 
 @loops("pooling loops", "MaxPool", "GlobalMaxPool", accepts=lambda task: are(task, NUMBERS))
-def max_pool(task: Task) -> Kernel:
+def max_pool(task: Task) -> GeneratedKernel:
     """Maximum of each window, and where it is."""
     template = Template(task)
     source = _source(template)
@@ -86,7 +86,7 @@ def _sums(
     counted: bool = False,
     with_padding: bool = False,
     real: Callable[[str], str] = str,
-) -> Kernel:
+) -> GeneratedKernel:
     """Sums of terms of ``value`` over windows; ``counted`` is how many elements a window counts."""
     spatial = source.shape[2:]
     low = [-b if with_padding else 0 for b in at.begin]
@@ -110,7 +110,7 @@ def _sums(
 
 
 @loops("pooling loops", "AveragePool", accepts=lambda task: are(task, FLOATS))
-def average_pool(task: Task) -> Kernel:
+def average_pool(task: Task) -> GeneratedKernel:
     """Mean of each window, over the elements inside the input or also over those in the padding."""
     template = Template(task)
     source = _source(template)
@@ -122,7 +122,7 @@ def average_pool(task: Task) -> Kernel:
 
 
 @loops("pooling loops", "GlobalAveragePool", accepts=lambda task: are(task, FLOATS))
-def global_average_pool(task: Task) -> Kernel:
+def global_average_pool(task: Task) -> GeneratedKernel:
     """Mean of each plane."""
     template = Template(task)
     source = _source(template)
@@ -131,7 +131,7 @@ def global_average_pool(task: Task) -> Kernel:
 
 
 @loops("pooling loops", "LpPool", "GlobalLpPool", accepts=lambda task: are(task, FLOATS))
-def lp_pool(task: Task) -> Kernel:
+def lp_pool(task: Task) -> GeneratedKernel:
     """p-norm of each window."""
     template = Template(task)
     source = _source(template)
@@ -145,7 +145,7 @@ def lp_pool(task: Task) -> Kernel:
 
 
 @loops("quantized pooling loops", "QLinearAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0))
-def qlinear_average_pool(task: Task) -> Kernel:
+def qlinear_average_pool(task: Task) -> GeneratedKernel:
     """Mean of each window of the dequantized input; the zero point is added before rounding."""
     template = Template(task)
     source = _source(template)
@@ -172,7 +172,7 @@ def qlinear_average_pool(task: Task) -> Kernel:
 @loops(
     "quantized pooling loops", "QLinearGlobalAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0)
 )
-def qlinear_global_average_pool(task: Task) -> Kernel:
+def qlinear_global_average_pool(task: Task) -> GeneratedKernel:
     """Exact sum of each plane, then one scale."""
     template = Template(task)
     source = _source(template)

@@ -16,7 +16,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish as finish_names
-from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel import GeneratedKernel
 from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
 from eqsat.schema.size_questions import any_free, is_free
 
@@ -82,7 +82,7 @@ def product(
     *,
     replaced: Finish | None = None,
     source: TemplateTensor | None = None,
-) -> Kernel:
+) -> GeneratedKernel:
     """The kernel of a product.
 
     Args:
@@ -126,7 +126,7 @@ def product(
     )
 
 
-def product_of_doubles(template: Template, p: Product, finish: Finish, isa: Isa) -> Kernel | None:
+def product_of_doubles(template: Template, p: Product, finish: Finish, isa: Isa) -> GeneratedKernel | None:
     """The same for float64 in vectors; None where there are few rows, or free sizes.
 
     Args:
@@ -179,5 +179,5 @@ def accumulator_of(dtype: ir.DataType) -> str:
     return "uint64_t" if c_types.size(dtype) == 8 else "uint32_t"
 
 
-def plain(template: Template, p: Product, y: TemplateResult, scale: str = "") -> Kernel:
+def plain(template: Template, p: Product, y: TemplateResult, scale: str = "") -> GeneratedKernel:
     return product(template, p, accumulator_of(y.value_dtype), y.c, lambda b, m, n: f"({y.c})sums[n]{scale}")

@@ -15,7 +15,7 @@ from eqsat.codegen import c_types, program
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.expression_table import Argument, Expression, scalar
 from eqsat.codegen.expressions.quantization import limits
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
@@ -52,7 +52,7 @@ def _parameter(v: TemplateTensor, i: Sequence[str], axis: int, block: int) -> st
 @loops("quantizing loops", "QuantizeLinear", "DequantizeLinear", accepts=_accepts)
 @loops("quantizing loops", "QuantizeLinear", "DequantizeLinear", domain=MICROSOFT, accepts=_accepts)
 @loops("quantizing loops", "Requantize", domain="eqsat", accepts=_accepts)
-def quantize(task: Task) -> Kernel:
+def quantize(task: Task) -> GeneratedKernel:
     """Each element by the parameters of its place."""
     template = Template(task)
     found = _expression(task)
@@ -74,7 +74,7 @@ def quantize(task: Task) -> Kernel:
 
 
 @loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, BYTES, 0))
-def qlinear_softmax(task: Task) -> Kernel:
+def qlinear_softmax(task: Task) -> GeneratedKernel:
     """Softmax of 8 bits by a table of exponentials."""
     template = Template(task)
     x = template.operand(0)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.ops.families.recurrent import Activation, activations
@@ -61,7 +61,7 @@ def _apply(activation: Activation, c: str, v: str) -> str:
 
 
 @loops("recurrent loops", "RNN", "GRU", "LSTM", accepts=_accepts, epilogue=False)
-def recurrent(task: Task) -> Kernel:
+def recurrent(task: Task) -> GeneratedKernel:
     """Gates of one step after the other."""
     template = Template(task)
     x, r = template.operands(0, 2)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.schema.dimension import as_divisor
@@ -127,7 +127,7 @@ def place_in(axes: Sequence[int], rank: int, result_rank: int) -> Callable[[Sequ
 
 
 @loops("reducing loops", *_REAL, accepts=_accepts)
-def reduce(task: Task) -> Kernel:
+def reduce(task: Task) -> GeneratedKernel:
     """One accumulator for each element of the result."""
     template = Template(task)
     x, y = template.operand(0), template.result()
@@ -157,7 +157,7 @@ def accumulated(
     *,
     innermost: int | None = None,
     beside: int | None = None,
-) -> Kernel:
+) -> GeneratedKernel:
     """The kernel of a reduction.
 
     Args:

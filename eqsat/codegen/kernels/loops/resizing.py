@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.kernel import GeneratedKernel, Task, View
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
@@ -205,7 +205,7 @@ def _constant_tables(template: Template, x: TemplateTensor, plan: Plan, work: ir
 
 
 @loops("resizing loops", "Resize", accepts=_accepts)
-def resize(task: Task) -> Kernel:
+def resize(task: Task) -> GeneratedKernel:
     """The nearest elements, or weighted sums of neighbours."""
     template = Template(task)
     x = template.operand(0)

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import NUMBERS
 from eqsat.codegen.kernels.shared.families import register
@@ -61,7 +61,7 @@ def _accepts(task: Task) -> bool:
     return math.prod(at.kernel[:-1]) <= _ROWS and _length(at) * c_types.size(x.dtype) <= _LONGEST
 
 
-def _generate(task: Task) -> Kernel:
+def _generate(task: Task) -> GeneratedKernel:
     template = Template(task)
     x, y, at = template.operand(0), template.result(), _windows(task)
     largest, length, first = task.operator.name == "MaxPool", _length(at), at.begin[-1]

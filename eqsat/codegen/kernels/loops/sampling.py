@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
 
@@ -14,7 +14,7 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 
 @loops("sampling loops", "GridSample", accepts=lambda task: are(task, FLOATS))
-def grid_sample(task: Task) -> Kernel:
+def grid_sample(task: Task) -> GeneratedKernel:
     """Interpolated at the places that a grid says, in coordinates from -1 to 1."""
     template = Template(task)
     x, grid = template.operands(0, 1)
@@ -46,7 +46,7 @@ def grid_sample(task: Task) -> Kernel:
 
 
 @loops("sampling loops", "RoiAlign", accepts=lambda task: are(task, FLOATS, 0, 1) and are(task, INTEGERS, 2))
-def roi_align(task: Task) -> Kernel:
+def roi_align(task: Task) -> GeneratedKernel:
     """Each region of an image as a small image of a fixed size."""
     template = Template(task)
     x = template.operand(0)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateResult
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
@@ -40,7 +40,7 @@ def _axis(task: Task) -> int:
     "CumProd",
     accepts=lambda task: are(task, NUMBERS, 0) and task.constant(1) is not None,
 )
-def cumulative(task: Task) -> Kernel:
+def cumulative(task: Task) -> GeneratedKernel:
     """Running sums and products, from the left or the right, with or without the element itself."""
     template = Template(task)
     shape = shape_of(task, 0)
@@ -80,7 +80,7 @@ def _together(y: TemplateResult, axis: int) -> tuple[int | None, int]:
 
 
 @loops("arg-reducing loops", "ArgMax", "ArgMin", accepts=lambda task: are(task, NUMBERS, 0))
-def arg_reduce(task: Task) -> Kernel:
+def arg_reduce(task: Task) -> GeneratedKernel:
     """Position of the largest or smallest element; the first of equals unless the last is requested."""
     template = Template(task)
     x, y = template.operand(0), template.result()
@@ -113,7 +113,7 @@ def _real(task: Task) -> bool:
 
 
 @loops("softmax loops", "Softmax", "LogSoftmax", accepts=_real)
-def softmax(task: Task) -> Kernel:
+def softmax(task: Task) -> GeneratedKernel:
     """Exponentials of the distance to the largest element, by their sum."""
     template = Template(task)
     x = template.operand(0)
@@ -150,14 +150,14 @@ def _hardmax(node: ProgramNode) -> list[ProgramNode] | None:
 
 
 @loops("hardmax loops", "Hardmax", accepts=_real)
-def hardmax(task: Task) -> Kernel:
+def hardmax(task: Task) -> GeneratedKernel:
     """1 at the first largest element, else 0."""
     axis = _axis(task)
     return Template(task).fill("loops/hardmax.c.jinja", axis=axis, lines=lines(shape_of(task, 0), axis))
 
 
 @loops("largest elements", "TopK", accepts=lambda task: are(task, NUMBERS, 0), epilogue=False)
-def top_k(task: Task) -> Kernel:
+def top_k(task: Task) -> GeneratedKernel:
     """The first places of a stable order; NaN comes last either way."""
     template = Template(task)
     x = template.operand(0)

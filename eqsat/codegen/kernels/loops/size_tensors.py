@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.program import SIZES
 
 
 @loops("sizes", SIZES.name, domain=SIZES.domain)
-def sizes(task: Task) -> Kernel:
+def sizes(task: Task) -> GeneratedKernel:
     """One store for each element."""
     writer = Template(task)
     y = writer.result()

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.ops.families.maps import ML
@@ -24,7 +24,7 @@ def _fits(task: Task) -> bool:
     return made is not None and shape_of(task, 0)[-1] == made.vectors.shape[1]
 
 
-def _filled(template: Template, made: Machine, rows: int, **values: Any) -> Kernel:
+def _filled(template: Template, made: Machine, rows: int, **values: Any) -> GeneratedKernel:
     x = template.operand(0)
     c = "double" if x.c == "double" else "float"
     kind = np.dtype(np.float64 if c == "double" else np.float32)
@@ -54,7 +54,7 @@ def _filled(template: Template, made: Machine, rows: int, **values: Any) -> Kern
 
 
 @loops("support vectors", "SVMRegressor", domain=ML, accepts=_fits)
-def regressor(task: Task) -> Kernel:
+def regressor(task: Task) -> GeneratedKernel:
     """The weighted sum of kernels."""
     template, made = Template(task), machine(task.attributes)
     assert made is not None
@@ -64,7 +64,7 @@ def regressor(task: Task) -> Kernel:
 
 
 @loops("support vectors", "SVMClassifier", domain=ML, accepts=_fits, epilogue=False)
-def classifier(task: Task) -> Kernel:
+def classifier(task: Task) -> GeneratedKernel:
     """A vote for each pair of classes, and the decisions or probabilities."""
     template, made = Template(task), machine(task.attributes)
     assert made is not None

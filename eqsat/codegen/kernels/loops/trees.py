@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.tree_tables import TooMany, tables
@@ -38,7 +38,7 @@ def _kind(task: Task) -> np.dtype:
 
 
 @loops("trees", "TreeEnsembleRegressor", "TreeEnsemble", domain=ML, accepts=_fits)
-def tree_sums(task: Task) -> Kernel:
+def tree_sums(task: Task) -> GeneratedKernel:
     """The sums, means, least or greatest values of the leaves that each row reaches."""
     template = Template(task)
     x, y = template.operand(0), template.result()

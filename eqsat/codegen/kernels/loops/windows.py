@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task, dense_strides
+from eqsat.codegen.kernel import GeneratedKernel, Task, dense_strides
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
 from eqsat.schema.size_questions import any_free
@@ -31,7 +31,7 @@ def _is_image(task: Task) -> bool:
 
 
 @loops("deformable loops", "DeformConv", accepts=_is_image)
-def deformable_convolution(task: Task) -> Kernel:
+def deformable_convolution(task: Task) -> GeneratedKernel:
     """Each tap reads the image where its own offset says; between elements it interpolates."""
     template = Template(task)
     x, w = template.operands(0, 1)
@@ -52,7 +52,7 @@ def deformable_convolution(task: Task) -> Kernel:
     "Col2Im",
     accepts=lambda task: are(task, FLOATS, 0) and all(task.constant(k) is not None for k in (1, 2)),
 )
-def columns_to_image(task: Task) -> Kernel:
+def columns_to_image(task: Task) -> GeneratedKernel:
     """The sum of all blocks at their places."""
     template = Template(task)
     image, block = ints(task.constant(1)), ints(task.constant(2))

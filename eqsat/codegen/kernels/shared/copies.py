@@ -8,9 +8,9 @@ from __future__ import annotations
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Kernel, Shape, View
+from eqsat.codegen.kernel import GeneratedKernel, Shape, View
 from eqsat.codegen.kernel_text import render
-from eqsat.codegen.kernels.shared.nests import Loop
+from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.schema.size_questions import is_free
 
 _LINE, _WAY = 64, 2048
@@ -19,7 +19,7 @@ _FEWEST = 64
 """Bytes of rows from which on they are copied as a whole."""
 
 
-def copied(x: View, y: View, isa: Isa) -> Kernel | None:
+def copied(x: View, y: View, isa: Isa) -> GeneratedKernel | None:
     """A copy between views of the same shape; None where elements are moved one by one, or all of them lie together."""
     inner, size = y.rank - 1, c_types.size(y.dtype)
     if x.dtype != y.dtype or y.strides[inner] != 1 or x.strides[inner] == 0:
@@ -30,7 +30,7 @@ def copied(x: View, y: View, isa: Isa) -> Kernel | None:
     if outer is None or size not in (1, 2, 4, 8):
         return None
     axes = [a for a in range(inner) if a != outer]
-    loops = [Loop(f"n{a}", y.shape[a]) for a in axes]
+    loops = [NestLoop(f"n{a}", y.shape[a]) for a in axes]
     body, helpers = finish(
         render(
             "shared/transposing_copy.c.jinja",
@@ -50,21 +50,21 @@ def copied(x: View, y: View, isa: Isa) -> Kernel | None:
         ),
         isa,
     )
-    return Kernel(body, helpers=helpers)
+    return GeneratedKernel(body, helpers=helpers)
 
 
-def _by_rows(x: View, y: View, size: int) -> Kernel | None:
+def _by_rows(x: View, y: View, size: int) -> GeneratedKernel | None:
     inner = y.rank - 1
     if inner == 0 or is_free(y.shape[inner]) or y.shape[inner] * size < _FEWEST:
         return None
-    loops = [Loop(f"n{a}", n) for a, n in enumerate(y.shape[:inner])]
+    loops = [NestLoop(f"n{a}", n) for a, n in enumerate(y.shape[:inner])]
     head = "".join(f"for (ptrdiff_t {p.name} = 0; {p.name} < {p.extent}; {p.name}++) {{\n" for p in loops)
     moves = [_moves(loops, v.strides[:inner]) for v in (y, x)]
     body = f"memcpy(y0{moves[0]}, x0{moves[1]}, {y.shape[inner] * size});\n"
-    return Kernel(f"/* parallel */\n{head}{body}{'}' * inner}\n", specialised=False)
+    return GeneratedKernel(f"/* parallel */\n{head}{body}{'}' * inner}\n", specialised=False)
 
 
-def _moves(loops: list[Loop], strides: Shape) -> str:
+def _moves(loops: list[NestLoop], strides: Shape) -> str:
     return "".join(f" + {loop.name} * {s}" for loop, s in zip(loops, strides, strict=True) if s)
 
 

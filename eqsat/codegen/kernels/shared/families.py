@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from eqsat.codegen.isa import AVX512, SCALAR, Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free, greatest, may_be_zero
 from eqsat.schema.types import OpKey
@@ -84,7 +84,7 @@ def _for_free_sizes(family: Family) -> Family:
             return False
         return True
 
-    def generate(task: Task, isa: Isa) -> Kernel:
+    def generate(task: Task, isa: Isa) -> GeneratedKernel:
         if not _is_free(task):
             return family.generate(task, isa)
         try:
@@ -118,7 +118,7 @@ def _key(family: Family, task: Task) -> _Key:
     return family.name, task.operator, next(v.shape for v in task.outputs if v is not None)
 
 
-def _checked(kernel: Kernel) -> Kernel:
+def _checked(kernel: GeneratedKernel) -> GeneratedKernel:
     """The kernel with signed loops, as sizes are, and working memory for the greatest sizes.
 
     Raises:
@@ -132,7 +132,7 @@ def _checked(kernel: Kernel) -> Kernel:
     return replace(kernel, body=body, scratch=greatest(kernel.scratch))
 
 
-def _guarded(kernel: Kernel, task: Task) -> Kernel:
+def _guarded(kernel: GeneratedKernel, task: Task) -> GeneratedKernel:
     """The kernel, which does nothing where all results are empty: few templates know sizes of zero."""
     results = [[n for n in v.shape if may_be_zero(n)] for v in task.outputs if v is not None]
     if not all(results) or any(v is not None and 0 in v.shape for v in task.outputs):

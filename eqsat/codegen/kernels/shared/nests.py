@@ -20,7 +20,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class NestLoop:
     """A loop in C; ``strides`` in elements, by pointer, or one ``stride`` where there is one pointer."""
 
     name: str
@@ -29,12 +29,12 @@ class Loop:
     strides: Mapping[str, int] = field(default_factory=dict)
 
 
-def loops_over(letter: str, axes: Iterable[Axis]) -> list[Loop]:
+def loops_over(letter: str, axes: Iterable[Axis]) -> list[NestLoop]:
     """A loop for each axis; their variables are numbered."""
-    return [Loop(f"{letter}{i}", axis.extent, strides=axis.strides) for i, axis in enumerate(axes)]
+    return [NestLoop(f"{letter}{i}", axis.extent, strides=axis.strides) for i, axis in enumerate(axes)]
 
 
-def moves_of(name: str, loops: Iterable[Loop]) -> str:
+def moves_of(name: str, loops: Iterable[NestLoop]) -> str:
     """What the variables of loops add to a pointer."""
     return "".join(f" + {loop.name} * {loop.strides[name]}" for loop in loops if loop.strides.get(name))
 
@@ -70,8 +70,8 @@ class Tiles:
         places: Row and column of the pixels of a tile.
     """
 
-    rows: Loop
-    columns: Loop
+    rows: NestLoop
+    columns: NestLoop
     start: dict[str, int]
     places: list[tuple[int, int]]
 
@@ -101,8 +101,8 @@ class Pixels:
         for row, tall, times in split(self.rows.extent, tile.rows):
             for column, wide, turns in split(self.columns.extent, tile.columns):
                 yield Tiles(
-                    Loop("r", times, strides={n: tall * self.rows.stride(n) for n in names}),
-                    Loop("q", turns, strides={n: wide * self.columns.stride(n) for n in names}),
+                    NestLoop("r", times, strides={n: tall * self.rows.stride(n) for n in names}),
+                    NestLoop("q", turns, strides={n: wide * self.columns.stride(n) for n in names}),
                     {n: row * self.rows.stride(n) + column * self.columns.stride(n) for n in names},
                     [(i, j) for i in range(tall) for j in range(wide)],
                 )

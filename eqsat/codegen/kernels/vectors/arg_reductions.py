@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
@@ -48,7 +48,7 @@ def _kept(task: Task) -> list[SharedAxis]:
     return kept
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, axis, lanes = task.view(0), _axis(task), isa.lanes()
     kept = _kept(task)
     along = kept[-1] if kept and kept[-1].steps["x0"] == 1 else None
@@ -86,7 +86,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         first_place=size - 1 if last else 0,
     )
     body, helpers = finish(text, isa)
-    return Kernel(body, helpers=helpers)
+    return GeneratedKernel(body, helpers=helpers)
 
 
 register(

@@ -19,7 +19,7 @@ from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
@@ -125,7 +125,7 @@ def _placed(task: Task, index: int, constants: list[np.ndarray]) -> _Place:
     return _Place(f"w{len(constants) - 1}", x.shape, dense_strides(x.shape), c)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     lanes, attributes = isa.lanes(), task.attributes
     constants: list[np.ndarray] = []
     places = []
@@ -202,7 +202,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         softcap=c_types.literal(softcap, _FLOAT) if softcap else "",
     )
     body, helpers = finish(text, isa, "vectors/attention.h.jinja")
-    return Kernel(body, tuple(constants), 4 * end, helpers)
+    return GeneratedKernel(body, tuple(constants), 4 * end, helpers)
 
 
 def _even(rows: int, most: int) -> int:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
@@ -49,7 +49,7 @@ def _wants(task: Task) -> Wants:
     return Wants((want,), (want,), ((0, 0),))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, y = task.view(0), task.output
     batch, channels = x.shape[:2]
     row = math.prod(x.shape[2:])
@@ -103,7 +103,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         epsilon=c_types.literal(task.attributes.get("epsilon", 1e-5), _FLOAT),
     )
     body, helpers = finish(text, isa)
-    return Kernel(body, (*constants, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (*constants, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 
 
 def _rows(task: Task, isa: Isa, first_constant: int) -> tuple[VectorEpilogue, list[SharedAxis]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
@@ -53,7 +53,7 @@ def _wants(task: Task) -> Wants:
     return replace(found, inputs=(*found.inputs, weights))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, w, at = task.view(0), task.view(1), _at(task)
     groups, inputs = _groups(task), w.shape[1]
     outputs, row = w.shape[0] // groups, math.prod(w.shape[1:])
@@ -89,7 +89,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     prologue, scratch = packing(matrix, f" + n0 * {outputs * row}" if groups > 1 else "", isa)
     text = f"float *restrict panels = (float *)scratch;\n{write(problem, epilogue, isa, prologue)}"
     body, helpers = finish(text, isa)
-    return Kernel(body, tuple(epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, tuple(epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
 register(

@@ -11,10 +11,10 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Axis, Loop, collapse, loops_over, moves_of
+from eqsat.codegen.kernels.shared.nests import Axis, NestLoop, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
@@ -36,7 +36,7 @@ _NEAR = 256 * 1024
 class DepthwiseNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
-    loops: list[Loop]
+    loops: list[NestLoop]
     pointers: list[tuple[str, str]]
     pixels: list[int]
     load: Mapping[int, str]
@@ -44,7 +44,7 @@ class DepthwiseNest:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelVectors:
+class DepthwiseChannels:
     """Vectors of channels with equally many lanes in use."""
 
     first: int
@@ -72,7 +72,7 @@ def tile(columns: int, isa: Isa) -> int:
     return min(range(1, min(most, columns) + 1), key=lambda n: (sum(k + 1 for _, _, k in split(columns, n)), -n))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, w = task.view(0), task.constant(1)
     assert w is not None
     at = convolution.geometry(task)
@@ -104,7 +104,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         for start, size, count in split(columns.extent, tile(typical(columns.extent), isa)):
             nest = list(inner)
             if count != 1:
-                nest.append(Loop("q", count, strides={n: size * columns.stride(n) for n in names}))
+                nest.append(NestLoop("q", count, strides={n: size * columns.stride(n) for n in names}))
             pointers = []
             for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:
                 step = x.strides[1] if name == "x0" else made[name][1]
@@ -126,21 +126,21 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             found.append(DepthwiseNest(nest, pointers, pixels, loads, stores))
         return found
 
-    blocks = [ChannelVectors(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []
+    blocks = [DepthwiseChannels(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []
     if channels % lanes:
         first = channels // lanes * lanes
-        blocks.append(ChannelVectors(first, 1, nests(first, channels - first)))
+        blocks.append(DepthwiseChannels(first, 1, nests(first, channels - first)))
     text = render(
         "vectors/depthwise_convolution.c.jinja",
         outer=outer,
         blocks=blocks,
         lanes=lanes,
         row=row,
-        taps=[Loop(f"t{i}", n, s) for i, (n, s) in enumerate(looped)],
+        taps=[NestLoop(f"t{i}", n, s) for i, (n, s) in enumerate(looped)],
         window=window,
     )
     body, helpers = finish(text, isa)
-    return Kernel(
+    return GeneratedKernel(
         body, (_pack(w, convolution.bias(task, channels), row), *epilogue.constants), 0, (*epilogue.helpers, *helpers)
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
@@ -27,7 +27,7 @@ def _wants(task: Task) -> Wants:
     return convolution.nhwc(task, around)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x = task.view(0)
     at, w = convolution.reached(task)
     groups = x.shape[1] // w.shape[1]
@@ -56,7 +56,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     matrix = np.moveaxis(w.astype(np.float32), 1, -1).reshape(groups, outputs, -1)
     packed = pack(matrix, convolution.bias(task, w.shape[0]).reshape(groups, outputs))
     body, helpers = finish("".join(write(part, epilogue, isa) for part in problems), isa)
-    return Kernel(body, (packed, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (packed, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 
 
 def _region(

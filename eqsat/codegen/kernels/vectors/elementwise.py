@@ -14,12 +14,12 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Loop
+from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.transposing_chain import COLUMNS, ROWS, Crossing, crossing, in_tiles, place
 from eqsat.schema.types import OpKey
@@ -49,11 +49,11 @@ def _wants(task: Task) -> Wants:
     return Wants(outputs=(Want(follows=0),), in_place=((0, 0), *operands))
 
 
-def _moves(loops: list[Loop], strides: Shape) -> str:
+def _moves(loops: list[NestLoop], strides: Shape) -> str:
     return "".join(f" + {loop.name} * {s}" for loop, s in zip(loops, strides, strict=False) if s)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     task = flattened(task)
     x, y, lanes = task.view(0), task.output, isa.lanes()
     if not task.epilogue.steps and x.strides[-1] != 1 and (found := copied(x, y, isa)) is not None:
@@ -65,7 +65,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     across = crossing(y, {name: made[name] for name in made if name != "y0"}, types, isa)
     if across is not None:
         return _by_tiles(x, y, epilogue, across, isa)
-    loops = [Loop(f"n{a}", y.shape[a]) for a in range(inner)]
+    loops = [NestLoop(f"n{a}", y.shape[a]) for a in range(inner)]
     parts = []
     whole, rest = divmod(y.shape[inner], lanes)
     for first, count, live in ((0, whole, lanes), (whole * lanes, 1, rest)):
@@ -95,7 +95,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return _kernel(text, epilogue, isa)
 
 
-def _by_tiles(x: View, y: View, epilogue: VectorEpilogue, across: Crossing, isa: Isa) -> Kernel:
+def _by_tiles(x: View, y: View, epilogue: VectorEpilogue, across: Crossing, isa: Isa) -> GeneratedKernel:
     """The same where operands lie across the result."""
     inner, lanes = y.rank - 1, isa.lanes()
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
@@ -114,7 +114,7 @@ def _by_tiles(x: View, y: View, epilogue: VectorEpilogue, across: Crossing, isa:
             last = store(at("y0"), result, 1, live, isa, y.dtype)
             parts.append(AxisVectors(int(live == lanes), [], [f"const vf@ t = {first};", *lines, last]))
     blocks = {across.axis: "j", inner: "i"}
-    loops = [Loop(blocks.get(a, f"n{a}"), n) for a, n in enumerate(y.shape)]
+    loops = [NestLoop(blocks.get(a, f"n{a}"), n) for a, n in enumerate(y.shape)]
     text = render(
         "vectors/transposing_chain.c.jinja",
         loops=[loop for a, loop in enumerate(loops) if a not in blocks],
@@ -135,10 +135,10 @@ def _pointer_types(types: Mapping[str, ir.DataType]) -> dict[str, str]:
     return {name: f"{'' if name == 'y0' else 'const '}{c_types.storage(dtype)}" for name, dtype in types.items()}
 
 
-def _kernel(text: str, epilogue: VectorEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
+def _kernel(text: str, epilogue: VectorEpilogue, isa: Isa, scratch: int = 0) -> GeneratedKernel:
     body, helpers = finish(text, isa)
     constants: tuple[np.ndarray, ...] = tuple(epilogue.constants)
-    return Kernel(body, constants, scratch, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
 
 register(Family("elementwise vectors", (OpKey("", "Identity"),), _accepts, _generate, _wants, rank=10))

@@ -81,7 +81,7 @@ class VectorEpilogue:
         names: Pointers of operands that are not called ``e<k>``, by index.
 
     Attributes:
-        constants: For ``Kernel.constants``.
+        constants: For ``GeneratedKernel.constants``.
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
         types: By parameter the element type.
         helpers: Declarations that the steps need and that are not in ``vectors.h.jinja``; complete after the last

@@ -17,7 +17,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel_text import render
-from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, loops_over, moves_of
+from eqsat.codegen.kernels.shared.nests import Axis, NestLoop, Pixels, loops_over, moves_of
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
 from eqsat.schema.size_questions import is_free, typical
@@ -107,7 +107,7 @@ class ImplicitGemm:
 class ImplicitGemmNest:
     """A loop nest around one kind of tile, as the template wants it."""
 
-    loops: list[Loop]
+    loops: list[NestLoop]
     pointers: list[tuple[str, str]]
     pixels: list[int]
     vectors: int
@@ -194,16 +194,16 @@ class _Writer:
         self.biased = self.packed and not (isinstance(layout, Packed) and not layout.bias)
         self.panel = packed_size(self.width, self.selected.steps, bias=self.biased) if self.packed else 0
         self.results = [problem.output, *epilogue.strides]
-        self.outer: list[Loop] = []
+        self.outer: list[NestLoop] = []
 
     def body(self, prologue: str) -> str:
         problem = self.problem
         outer = self.outer = loops_over("n", problem.outer)
-        taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
+        taps = [NestLoop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         nests = []
         for count, step, column, live in self._columns():
             move = {problem.weights: self._weight(step)} | {r: step * problem.channel.get(r, 0) for r in self.results}
-            loops = [Loop("o", count, strides=move)] if count != 1 else []
+            loops = [NestLoop("o", count, strides=move)] if count != 1 else []
             vectors = 1 if is_free(live) else -(-live // self.lanes)
             nests += self._pixels(loops, column, vectors, live)
         return render(
@@ -249,7 +249,7 @@ class _Writer:
         """Offset of the weights of a channel, that of its bias where they have one."""
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
-    def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[ImplicitGemmNest]:
+    def _pixels(self, loops: list[NestLoop], column: int, vectors: int, live: int) -> list[ImplicitGemmNest]:
         problem = self.problem
         outer = loops_over("p", self.pixels.others)
         nests = []
@@ -266,7 +266,7 @@ class _Writer:
 
     def _nest(
         self,
-        loops: list[Loop],
+        loops: list[NestLoop],
         start: Mapping[str, int],
         places: list[tuple[int, int]],
         column: int,

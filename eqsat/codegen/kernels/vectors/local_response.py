@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK
@@ -20,7 +20,7 @@ def _wants(task: Task) -> Wants:
     return convolution.nhwc(task)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     channels, size = task.view(0).shape[1], int(task.attributes["size"])
     beta = float(task.attributes.get("beta", 0.75))
     return row_kernel(

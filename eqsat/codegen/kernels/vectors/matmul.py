@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
@@ -136,7 +136,7 @@ def _addend(task: Task, b: Matrix) -> _Addend:
     return _Addend(row, tuple(steps))
 
 
-def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Kernel:
+def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> GeneratedKernel:
     """A kernel of a product, whose views may have any strides; ``left`` and ``right`` point to computed matrices."""
     a, b, y = _matrix(task, 0, "transA", left), _matrix(task, 1, "transB", right), task.output
     addend = _addend(task, b)
@@ -193,7 +193,7 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Kerne
     problem = replace(problem, outer=tuple(Axis(n, strides | {problem.weights: sb}) for n, strides, sb in apart))
     declaration = "float *restrict panels = (float *)scratch;\n" if scratch else ""
     body, helpers = finish(declaration + write(problem, epilogue, isa, prologue), isa)
-    return Kernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
 def packing(b: Matrix, moves: str, isa: Isa) -> tuple[str, int]:

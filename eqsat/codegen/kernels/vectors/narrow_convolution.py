@@ -15,10 +15,10 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Halo, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Halo, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Loop, moves_of
+from eqsat.codegen.kernels.shared.nests import NestLoop, moves_of
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import transposed_geometry
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, store
@@ -136,7 +136,7 @@ def _wants(task: Task) -> Wants:
     return Wants((Want(order=rows, strict=True, halo=halo),), (Want(order=rows, strict=True),), operands)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     return _Writer(task, isa).kernel()
 
 
@@ -153,11 +153,11 @@ class _Writer:
         channels = self.at.groups * self.outputs
         self.packed = [np.zeros(channels, np.float32) if bias is None else bias.astype(np.float32).reshape(-1)]
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         parts = [self._part(bands) for bands in product(*self.at.bands[:-1])]
         body, helpers = finish("".join(parts), self.isa)
         weights = np.concatenate(self.packed)
-        return Kernel(body, (weights, *self.epilogue.constants), helpers=(*self.epilogue.helpers, *helpers))
+        return GeneratedKernel(body, (weights, *self.epilogue.constants), helpers=(*self.epilogue.helpers, *helpers))
 
     def _part(self, bands: tuple[Band, ...]) -> str:
         """The rows of one band of each outer axis."""
@@ -165,8 +165,8 @@ class _Writer:
         offset, sizes = self._pack(bands)
         group = sum(sizes)
         loops = [
-            Loop("n", x.shape[0], strides={"x0": x.strides[0], **{n: s[0] for n, s in self.made.items()}}),
-            Loop(
+            NestLoop("n", x.shape[0], strides={"x0": x.strides[0], **{n: s[0] for n, s in self.made.items()}}),
+            NestLoop(
                 "g",
                 at.groups,
                 strides={"x0": self.inputs * x.strides[1], "w0": group, "bias": self.outputs}
@@ -176,16 +176,16 @@ class _Writer:
         step = group * at.groups
         for a, band in reversed(list(enumerate(bands))):
             moves = {n: s[2 + a] for n, s in self.made.items()}
-            loops.append(Loop(f"r{a}", band.phases, strides={"w0": step, **moves}))
+            loops.append(NestLoop(f"r{a}", band.phases, strides={"w0": step, **moves}))
             step *= band.phases
         for a, band in enumerate(bands):
             moves = {n: at.written[a] * s[2 + a] for n, s in self.made.items()}
-            loops.append(Loop(f"p{a}", band.count, strides={"x0": at.read[a] * x.strides[2 + a], **moves}))
+            loops.append(NestLoop(f"p{a}", band.count, strides={"x0": at.read[a] * x.strides[2 + a], **moves}))
         loops = [loop for loop in loops if loop.extent != 1]
         first = {n: sum(band.first * s[2 + a] for a, band in enumerate(bands)) for n, s in self.made.items()}
         first |= {"x0": sum(band.start * x.strides[2 + a] for a, band in enumerate(bands)), "w0": offset, "bias": 0}
-        steps = [Loop("c", self.inputs, x.strides[1])]
-        steps += [Loop(f"t{a}", len(band.taps[0]), band.step * x.strides[2 + a]) for a, band in enumerate(bands)]
+        steps = [NestLoop("c", self.inputs, x.strides[1])]
+        steps += [NestLoop(f"t{a}", len(band.taps[0]), band.step * x.strides[2 + a]) for a, band in enumerate(bands)]
         pointers = []
         for name, start in first.items():
             pointers.append(

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.opset import MICROSOFT
@@ -67,7 +67,7 @@ def _words(weights: np.ndarray, columns: int, depth: int, bits: int) -> np.ndarr
     return _in_panels(words.astype(np.int32))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     bits, block = _number(task, "bits"), _number(task, "block_size")
     depth, columns = _number(task, "K"), _number(task, "N")
     blocks, held, half = -(-depth // block), 32 // bits, 2 ** (bits - 1)
@@ -105,7 +105,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     )
     body, helpers = finish(text, isa)
     scratch = 4 * rows * blocks if zeros is not None else 0
-    return Kernel(body, tuple(c.reshape(-1) for c in constants), scratch, helpers)
+    return GeneratedKernel(body, tuple(c.reshape(-1) for c in constants), scratch, helpers)
 
 
 register(Family("product with packed bits", (OpKey(MICROSOFT, "MatMulNBits"),), _accepts, _generate, _wants, rank=10))

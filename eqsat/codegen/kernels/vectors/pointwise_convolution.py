@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
@@ -43,7 +43,7 @@ def _wants(task: Task) -> Wants:
     return Wants((rows, *others), (rows,), operands)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     return matmul.generate(_as_product(task), isa, left="x1", right="x0")
 
 

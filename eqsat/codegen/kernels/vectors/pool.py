@@ -11,10 +11,10 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Loop
+from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
@@ -43,7 +43,7 @@ class WindowAxis:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelVectors:
+class PooledChannels:
     """Vectors of channels that are processed in the same way."""
 
     first: int
@@ -109,7 +109,7 @@ def _is_inside(reach: int, size: int) -> bool:
         return False
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, y, at = task.view(0), task.output, geometry(task)
     kind = "max" if "Max" in task.operator.name else "average"
     free = any_free(x.shape[2:])
@@ -124,7 +124,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             x.shape[2:], at.kernel, at.strides, at.dilations, at.begin, at.extent, x.strides[2:], strict=True
         )
     ]
-    outer = [Loop("n0", y.shape[0])] + [Loop(f"p{i}", n) for i, n in enumerate(y.shape[2:])]
+    outer = [NestLoop("n0", y.shape[0])] + [NestLoop(f"p{i}", n) for i, n in enumerate(y.shape[2:])]
     sides = [0, *range(2, y.rank)]
     pointers = [
         (name, "".join(f" + {loop.name} * {strides[a]}" for loop, a in zip(outer, sides, strict=True) if strides[a]))
@@ -147,7 +147,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     if free and kind == "average":
         share = _share(task, at, counted=not (window and always))
 
-    def block(first: int, count: int, vectors: int, live: int) -> ChannelVectors:
+    def block(first: int, count: int, vectors: int, live: int) -> PooledChannels:
         step = vectors * isa.lanes()
         moved = [
             (name, "".join(f" {sign} {k}" for sign, k in (("+", first * s[1]), ("+ c *", step * s[1])) if k))
@@ -163,7 +163,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             lines, result = epilogue.write("t", address, live)
             end = store(address("y0"), result, made["y0"][1], live, isa)
             stores.append(" ".join(["{", f"const vf@ t = {value};", *lines, end, "}"]))
-        return ChannelVectors(
+        return PooledChannels(
             first,
             step,
             count,
@@ -173,7 +173,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             stores,
         )
 
-    def blocks(together: int) -> list[ChannelVectors]:
+    def blocks(together: int) -> list[PooledChannels]:
         full, rest = divmod(x.shape[1], isa.lanes())
         found = [block(s * isa.lanes(), n, v, isa.lanes()) for s, v, n in _by(full, together)]
         return found + ([block(full * isa.lanes(), 1, 1, rest)] if rest else [])
@@ -192,7 +192,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         looped=blocks(_TOGETHER),
     )
     body, helpers = finish(text, isa)
-    return Kernel(body, (*constants, *epilogue.constants), 0, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (*constants, *epilogue.constants), 0, (*epilogue.helpers, *helpers))
 
 
 def _by(vectors: int, together: int) -> list[tuple[int, int, int]]:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernel_stages import END, STAGE
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
@@ -185,7 +185,7 @@ def steps_of(task: Task) -> tuple[int, int]:
     return (1, 0) if task.attributes.get("layout") else (0, 1)
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, found = task.view(0), _products(task)
     of_time, of_batch = steps_of(task)
     time, batch = x.shape[of_time], x.shape[of_batch]
@@ -252,7 +252,9 @@ def parts_of(n: int, isa: Isa) -> list[HiddenVectors]:
     return parts
 
 
-def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], length: str | None = None) -> Kernel:
+def cell(
+    task: Task, isa: Isa, products: Products, constants: list[np.ndarray], length: str | None = None
+) -> GeneratedKernel:
     """The kernel: one step after the other around given products.
 
     Args:
@@ -307,7 +309,7 @@ def cell(task: Task, isa: Isa, products: Products, constants: list[np.ndarray], 
     )
     body, helpers = finish(text, isa, *products.templates)
     scratch = 4 * floats_of(batch, time, products.gates, n) + products.scratch
-    return Kernel(body, tuple(constants), scratch, helpers)
+    return GeneratedKernel(body, tuple(constants), scratch, helpers)
 
 
 register(

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
 from eqsat.codegen.kernels.shared.families import register
@@ -121,7 +121,7 @@ class _Writer:
             kept.append(kept.pop(innermost))
         return kept, reduced
 
-    def written(self) -> Kernel:
+    def written(self) -> GeneratedKernel:
         """The kernel."""
         names = ("x0", *self.epilogue.strides, "y0")
         count = math.prod(a.size for a in self.reduced)
@@ -139,7 +139,7 @@ class _Writer:
             **(self._along_kept() if self.along is not None else self._along_reduced()),
         )
         body, helpers = finish(text, self.isa)
-        return Kernel(body, tuple(self.epilogue.constants), helpers=(*self.epilogue.helpers, *helpers))
+        return GeneratedKernel(body, tuple(self.epilogue.constants), helpers=(*self.epilogue.helpers, *helpers))
 
     def _finished(self, address: Callable[[str], str], live: int, step: int) -> str:
         lines, result = self.epilogue.write("t", address, live)
@@ -194,7 +194,7 @@ class _Writer:
         return {"along": along, "parts": parts, "element": element, "finished": finished}
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     return _Writer(task, isa).written()
 
 

@@ -18,11 +18,11 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.resizing import plan_of
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Loop
+from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.ops.families.resize import Plan, axis_taps
@@ -205,7 +205,7 @@ class _Writer:
         weights[:, :outputs] = self.row.weights.T
         return places, self._table(weights.ravel())
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> GeneratedKernel:
         lines = list(self.declarations)
         scratch = 0
         if self.row is None:
@@ -217,10 +217,10 @@ class _Writer:
             (n, "".join(f" + n{a} * {s[a]}" for a in self.outer if s[a] and self.y.shape[a] != 1))
             for n, s in self.made.items()
         ]
-        loops = [Loop(f"n{a}", self.y.shape[a]) for a in self.outer if self.y.shape[a] != 1 or a in self.taps]
+        loops = [NestLoop(f"n{a}", self.y.shape[a]) for a in self.outer if self.y.shape[a] != 1 or a in self.taps]
         text = render("vectors/resizing.c.jinja", loops=loops, pointers=names, lines=lines, parts=parts)
         body, helpers = finish(text, self.isa)
-        return Kernel(
+        return GeneratedKernel(
             body,
             (*self.tables, *self.epilogue.constants),
             scratch,

@@ -12,10 +12,10 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.kernels.shared.nests import Loop
+from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
 from eqsat.schema.types import OpKey
 
@@ -110,13 +110,13 @@ def row_kernel(
     scratch: int = 0,
     names: Mapping[int, str] | None = None,
     **values: object,
-) -> Kernel:
+) -> GeneratedKernel:
     """A kernel over rows of so many elements along an axis, contiguous in input and output."""
     x, y = task.view(0), task.output
     epilogue = VectorEpilogue(task.epilogue, y.shape, axis, isa, first_constant=len(weights), names=names)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
     kept = [a for a in range(y.rank) if a != axis]
-    loops = [Loop(f"n{a}", y.shape[a]) for a in kept]
+    loops = [NestLoop(f"n{a}", y.shape[a]) for a in kept]
     pointers = [
         (name, "".join(f" + n{a} * {strides[a]}" for a in kept if strides[a])) for name, strides in made.items()
     ]
@@ -129,7 +129,7 @@ def row_kernel(
     ]
     text = render(template, loops=loops, pointers=pointers, parts=parts, **values)
     body, helpers = finish(text, isa)
-    return Kernel(body, (*weights, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (*weights, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
 def _softmax_wants(task: Task) -> Wants:
@@ -137,7 +137,7 @@ def _softmax_wants(task: Task) -> Wants:
     return _rows((*(a for a in range(task.view(0).rank) if a != axis), axis), dense=False)
 
 
-def _softmax(task: Task, isa: Isa) -> Kernel:
+def _softmax(task: Task, isa: Isa) -> GeneratedKernel:
     axis = _axis(task)
     log = task.operator.name == "LogSoftmax"
     return row_kernel("vectors/softmax.c.jinja", task, task.view(0).shape[axis], axis, isa, (), log=log)
@@ -159,7 +159,7 @@ def _normalization_wants(task: Task) -> Wants:
     return _rows(tuple(range(task.view(0).rank)), dense=_axis(task) != task.view(0).rank - 1)
 
 
-def _normalization(task: Task, isa: Isa) -> Kernel:
+def _normalization(task: Task, isa: Isa) -> GeneratedKernel:
     x, axis = task.view(0), _axis(task)
     shape = x.shape[axis:]
     columns = math.prod(shape)
@@ -190,7 +190,7 @@ def _normalization(task: Task, isa: Isa) -> Kernel:
 
 def _normalization_of_computed(
     task: Task, isa: Isa, given: Sequence[tuple[str, View | np.ndarray | None, str]]
-) -> Kernel:
+) -> GeneratedKernel:
     """Scale and bias as the first steps of the epilogue, at least one of them a tensor."""
     own, shape = len(task.epilogue.operands), task.output.shape
     present = [(name, v, pointer) for name, v, pointer in given if v is not None]
@@ -226,7 +226,7 @@ def _register(
     name: str,
     operators: tuple[str, ...],
     accepts: Callable[[Task], bool],
-    generate: Callable[[Task, Isa], Kernel],
+    generate: Callable[[Task, Isa], GeneratedKernel],
     wants: Callable[[Task], Wants],
 ) -> None:
     register(Family(name, tuple(OpKey("", o) for o in operators), accepts, generate, wants, rank=10))

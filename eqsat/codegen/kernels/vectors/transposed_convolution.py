@@ -10,7 +10,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, Kernel, Shape, Task, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
@@ -24,7 +24,7 @@ def _wants(task: Task) -> Wants:
     return convolution.nhwc(task, geometry(task).halo(task.view(0).shape[2:]))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     at = geometry(task)
     epilogue = VectorEpilogue(task.epilogue, task.output.shape, 1, isa, first_constant=1)
     made = convolution.results(task, epilogue)
@@ -34,7 +34,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         text += write(problem, epilogue, isa)
         packed.append(weights)
     body, helpers = finish(text, isa)
-    return Kernel(body, (np.concatenate(packed), *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, (np.concatenate(packed), *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 
 
 def _part(

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import AVX512, Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, Wants
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Shape, Task, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
@@ -206,7 +206,7 @@ def _product(g: Grid, tiles: int) -> ImplicitGemm:
     )
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
+def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     g, at, x, w, y = grid(task), convolution.geometry(task), task.view(0), task.constant(1), task.output
     assert w is not None
     lanes, together = isa.lanes(), tiles_together(g)
@@ -270,7 +270,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     body, helpers = finish(text, isa)
     constants = (pack(transformed(w), None), bias, *epilogue.constants)
     scratch = 4 * (36 * together * (g.padded_inputs + g.padded_outputs) + SLACK)
-    return Kernel(body, constants, scratch, (*epilogue.helpers, *helpers))
+    return GeneratedKernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
 
 WINOGRAD = register(Family("Winograd convolution", (OpKey("", "Conv"),), _accepts, _generate, _wants, rank=15))

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.canonical import canonical
 from eqsat.codegen.isa import SCALAR
-from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
+from eqsat.codegen.kernel import Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.kernels.shared.families import families
 from eqsat.codegen.program import Operand, ProgramNode, ProgramTensor
 from eqsat.schema.types import OpKey
@@ -61,7 +61,7 @@ class Case:
     inputs: dict[int, Memory]
     operands: dict[int, Memory]
     outputs: dict[int, Memory]
-    kernel: Kernel | None = field(default=None)
+    kernel: GeneratedKernel | None = field(default=None)
 
     def results(self) -> list[np.ndarray | None]:
         """Outputs as arrays of the model's types."""
