@@ -16,7 +16,7 @@ from eqsat.rules.constness import split_constness
 from eqsat.rules.counted_axes import same_axes
 from eqsat.rules.expand import Clause, expand, extent
 from eqsat.rules.operator_arguments import check_keyword
-from eqsat.rules.scope import Binding, Context, Definition, Frame
+from eqsat.rules.scope import Context, Frame, PatternBinding, ScopedLet
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tree import DEEPEST, replaced, walk
 from eqsat.schema.opset import did_you_mean
@@ -43,7 +43,7 @@ class Builder:
         context = Context(sources)
         for inner in define(s.those(clauses, s.Let), frame, sources, local=True):
             frame, entry = inner, inner.entry
-            assert isinstance(entry, Definition)
+            assert isinstance(entry, ScopedLet)
             context.lets[entry.name] = entry
         return cls(context, frame, PatternBuilder(context), TemplateBuilder(context))
 
@@ -72,7 +72,7 @@ class Builder:
         assert isinstance(pattern, ast.Match | ast.Alternatives)
         if name is None or place is None:
             return pattern
-        self.context.bind(name, Binding("node", place, operators_of(pattern)))
+        self.context.bind(name, PatternBinding("node", place, operators_of(pattern)))
         if pattern.bind is not None:
             return ast.Alternatives((pattern,), pattern.place, name)
         return replace(pattern, bind=name)
@@ -166,7 +166,7 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
             seen[let.name] = let.place
             if not local:
                 _check_let(let, frame, sources)
-        frame = frame.define(let.name, Definition(let, frame, local))
+        frame = frame.define(let.name, ScopedLet(let, frame, local))
         frames.append(frame)
     return frames
 

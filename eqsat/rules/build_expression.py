@@ -12,11 +12,11 @@ from eqsat.rules.check_kinds import check_attribute, check_comparison, expect
 from eqsat.rules.constness import forbid_constness
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.kinds import ATTRIBUTE_KINDS, FACTS, PLAIN, Kind
-from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+from eqsat.rules.scope import Closure, Context, Frame, Local, ScopedLet
 from eqsat.rules.signatures import Signature
 from eqsat.schema.opset import did_you_mean
 
-Asked = Callable[[Definition | Closure], str | None]
+Asked = Callable[[ScopedLet | Closure], str | None]
 """Gives the name of the operator that a ``let`` or parameter builds or matches, so that its type can be asked."""
 
 
@@ -125,7 +125,7 @@ class ExpressionBuilder:
             return ast.Name(entry.name, term.place), entry.kind
         if isinstance(entry, Closure):
             return self.typed(entry.term, entry.frame)
-        if isinstance(entry, Definition) and not entry.is_macro:
+        if isinstance(entry, ScopedLet) and not entry.is_macro:
             name = self.asked(entry)
             if name is not None:
                 return self._bound(name, term.place)
@@ -153,7 +153,7 @@ class ExpressionBuilder:
         if name in DTYPE_LISTS:
             return ast.Name(name, place), "list"
         hint = ""
-        if isinstance(entry, Definition):
+        if isinstance(entry, ScopedLet):
             hint = f"`{name}` is a macro: give it its {len(entry.let.parameters or ())} arguments"
         raise context.unbound(name, place, hint)
 
@@ -180,7 +180,7 @@ class ExpressionBuilder:
         """The owner of a member: a name, also of a ``let`` or parameter that is an operator."""
         if isinstance(term, ast.Name):
             entry = frame.lookup(term.name)
-            if isinstance(entry, Closure | Definition):
+            if isinstance(entry, Closure | ScopedLet):
                 name = self.asked(entry)
                 if name is not None:
                     self.context.referenced.add(name)
@@ -265,7 +265,7 @@ class ExpressionBuilder:
 
     def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Definition):
+        if isinstance(callee, ScopedLet):
             with self.context.called(callee, term, frame) as (body, inner):
                 return self.typed(body, inner)
         if not isinstance(callee, CalledFunction):

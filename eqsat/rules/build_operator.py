@@ -24,7 +24,7 @@ from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.evaluation import Unknown, evaluate
 from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
 from eqsat.rules.operator_body import TemplateBody
-from eqsat.rules.scope import Binding, Context, Frame
+from eqsat.rules.scope import Context, Frame, PatternBinding
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tree import DEEPEST, walk
 from eqsat.schema import opset
@@ -243,9 +243,9 @@ def _plain(value: object) -> object:
 def _templates(body: ast.Term, signature: Declared, frame: Frame, sources: Sources) -> tuple[ast.Template, ...]:
     context = Context(sources)
     for name in signature.inputs:
-        context.bindings[name] = Binding("tensor", body.place)
+        context.bindings[name] = PatternBinding("tensor", body.place)
     for name, kind in _kinds(signature.attributes).items():
-        context.bindings[name] = Binding("attribute", body.place, value=kind)
+        context.bindings[name] = PatternBinding("attribute", body.place, value=kind)
     builder = TemplateBuilder(context)
     terms = _results(body)
     if not 1 <= len(terms) <= MOST_RESULTS:

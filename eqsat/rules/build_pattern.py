@@ -11,8 +11,8 @@ from eqsat.rules import ast
 from eqsat.rules.callee import (
     BoundOperator,
     CalledFunction,
-    Constant,
-    Operators,
+    OperatorChoice,
+    TensorConstructor,
     find_callee,
     forbid_bare_operator,
     known,
@@ -22,7 +22,7 @@ from eqsat.rules.classify import is_tensor
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
 from eqsat.rules.operator_arguments import Arguments, output_index, read_arguments
-from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.rules.scope import Closure, Context, Frame, PatternBinding, ScopedLet
 from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey
 
@@ -73,7 +73,7 @@ class PatternBuilder:
     operands: list[Deferred] = field(default_factory=list)
     attributes: dict[int, Deferred] = field(default_factory=dict)
     roots: dict[str, ast.Match | ast.Alternatives] = field(default_factory=dict)
-    _memo: dict[Definition, ast.Pattern] = field(default_factory=dict)
+    _memo: dict[ScopedLet, ast.Pattern] = field(default_factory=dict)
     _operators: int = 0
     _anonymous: int = 0
 
@@ -127,7 +127,7 @@ class PatternBuilder:
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
             return self.build(entry.term, entry.frame, optional=optional)
-        if isinstance(entry, Definition) and not entry.is_macro:
+        if isinstance(entry, ScopedLet) and not entry.is_macro:
             return self._let(entry, term, optional)
         if term.name in self.roots:
             return self.roots[term.name]
@@ -137,10 +137,10 @@ class PatternBuilder:
             forbid_bare_operator(term.name, term.place, context)
         bound = context.bindings.get(term.name)
         if bound is None or bound.kind != "node":
-            context.bind(term.name, Binding("tensor", term.place))
+            context.bind(term.name, PatternBinding("tensor", term.place))
         return ast.Name(term.name, term.place)
 
-    def _let(self, entry: Definition, term: ast.Name, optional: bool) -> ast.Pattern:
+    def _let(self, entry: ScopedLet, term: ast.Name, optional: bool) -> ast.Pattern:
         """A ``let`` is one subterm: the same value wherever it is used, which then has its name."""
         if entry in self._memo:
             entry.used = True
@@ -174,14 +174,14 @@ class PatternBuilder:
         for i, arg in enumerate(args):
             if isinstance(arg, ast.Wildcard):
                 name = self.context.fresh("operand")
-                self.context.bind(name, Binding("tensor", arg.place))
+                self.context.bind(name, PatternBinding("tensor", arg.place))
                 args[i] = ast.Name(name, arg.place)
         attrs = list(pattern.attrs)
         named = {bind.attribute for bind in attrs}
         for attribute in signatures[0].always_present:
             if attribute not in named and all(attribute in f.always_present for f in signatures):
                 name = self.context.fresh(attribute)
-                self.context.bind(name, Binding("attribute", pattern.place))
+                self.context.bind(name, PatternBinding("attribute", pattern.place))
                 attrs.append(ast.AttrBind(attribute, name, None, pattern.place))
         return replace(pattern, args=tuple(args), attrs=tuple(attrs))
 
@@ -197,7 +197,7 @@ class PatternBuilder:
             # Each one stands for itself; names of the language have no dots.
             self._anonymous += 1
             return ast.Optional(f"_.{self._anonymous}", term.place)
-        self.context.bind(term.name, Binding("tensor", term.place))
+        self.context.bind(term.name, PatternBinding("tensor", term.place))
         return ast.Optional(term.name, term.place)
 
     def _bind(self, pattern: ast.Pattern, name: str, place: ast.Place) -> ast.Pattern:
@@ -215,17 +215,17 @@ class PatternBuilder:
     # -- operators
     def _apply(self, term: ast.Apply, frame: Frame, optional: bool) -> ast.Pattern:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Definition):
+        if isinstance(callee, ScopedLet):
             with self.context.called(callee, term, frame) as (body, inner):
                 return self.build(body, inner, optional=optional)
         if isinstance(callee, CalledFunction):
             return self._constant(term, frame)
-        if isinstance(callee, Constant):
+        if isinstance(callee, TensorConstructor):
             raise self.context.error(
                 term.place, "a pattern is required", actual="`tensor(...)`, which builds a constant"
             )
         if isinstance(callee, BoundOperator):
-            callee = Operators(callee.ops, term.callee.name if isinstance(term.callee, ast.Name) else None)
+            callee = OperatorChoice(callee.ops, term.callee.name if isinstance(term.callee, ast.Name) else None)
         pattern = self._operator(callee, term, frame)
         if not callee.maybe:
             return pattern
@@ -237,12 +237,12 @@ class PatternBuilder:
         # The operand is built once more, so that names in it are bound whichever way it goes.
         return ast.Alternatives((pattern, pattern.args[0] or ast.Wildcard(term.place)), term.place)
 
-    def _operator(self, callee: Operators, term: ast.Apply, frame: Frame) -> ast.Match:
+    def _operator(self, callee: OperatorChoice, term: ast.Apply, frame: Frame) -> ast.Match:
         context = self.context
         self._count(term.place)
         signatures = [known(op) for op in callee.ops]
         if callee.name is not None:
-            context.bind(callee.name, Binding("operator", term.callee.place, callee.ops))
+            context.bind(callee.name, PatternBinding("operator", term.callee.place, callee.ops))
         given = read_arguments(term, signatures, context)
         if given.spreads:
             raise context.error(given.spreads[0].place, "a pattern is required", actual=_WRONG_SPREAD)
@@ -279,7 +279,7 @@ class PatternBuilder:
             return pattern, pattern.name
         if isinstance(pattern, ast.Wildcard):
             name = self.context.fresh("operand")
-            self.context.bind(name, Binding("tensor", place))
+            self.context.bind(name, PatternBinding("tensor", place))
             return ast.Name(name, pattern.place), name
         if isinstance(pattern, ast.Match | ast.Alternatives):
             if pattern.bind is not None:
@@ -295,7 +295,7 @@ class PatternBuilder:
         if term is None:
             return None
         if isinstance(term, ast.Rest):
-            self.context.bind(term.name, Binding("rest", term.place))
+            self.context.bind(term.name, PatternBinding("rest", term.place))
             return ast.Rest(term.name, term.place)
         return self.build(term, frame, optional=all(f.parameter(position).optional for f in signatures))
 
@@ -305,7 +305,7 @@ class PatternBuilder:
         term, inner = context.resolve(arg.value, frame)
         while (
             isinstance(term, ast.Name)
-            and isinstance(entry := inner.lookup(term.name), Definition)
+            and isinstance(entry := inner.lookup(term.name), ScopedLet)
             and not entry.is_macro
         ):
             with context.expanding(entry, term.place):
@@ -314,7 +314,9 @@ class PatternBuilder:
             if term.name == "_":
                 return None
             kinds: set[Kind] = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
-            context.bind(term.name, Binding("attribute", term.place, value=kinds.pop() if len(kinds) == 1 else "any"))
+            context.bind(
+                term.name, PatternBinding("attribute", term.place, value=kinds.pop() if len(kinds) == 1 else "any")
+            )
             return ast.AttrBind(arg.name, term.name, None, arg.place)
         if isinstance(term, ast.Optional | ast.Rest | ast.Bind | ast.Alternatives | ast.Spread):
             raise context.error(arg.value.place, f"a name or an expression is required as the attribute `{arg.name}`")
@@ -348,7 +350,7 @@ class PatternBuilder:
     def _constant(self, term: ast.Term, frame: Frame) -> ast.Pattern:
         """An expression as an operand: a constant with exactly this value."""
         name = self.context.fresh("constant")
-        self.context.bindings[name] = Binding("tensor", term.place)
+        self.context.bindings[name] = PatternBinding("tensor", term.place)
         self.operands.append(Deferred(term, frame, variable=name))
         return ast.Name(name, term.place)
 
@@ -358,8 +360,8 @@ class PatternBuilder:
             raise self.context.error(place, f"a pattern of at most {MOST_OPERATORS} operators is required")
 
 
-def _node(pattern: ast.Match | ast.Alternatives, place: ast.Place) -> Binding:
-    return Binding("node", place, operators_of(pattern))
+def _node(pattern: ast.Match | ast.Alternatives, place: ast.Place) -> PatternBinding:
+    return PatternBinding("node", place, operators_of(pattern))
 
 
 def operators_of(pattern: ast.Pattern) -> tuple[OpKey, ...]:

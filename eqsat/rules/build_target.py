@@ -20,7 +20,7 @@ from eqsat.rules.known_facts import Unknown
 from eqsat.rules.location import rules_dir
 from eqsat.rules.matchable import check_buffers, check_results
 from eqsat.rules.roots import read_roots
-from eqsat.rules.scope import Binding, Context, Frame
+from eqsat.rules.scope import Context, Frame, PatternBinding
 from eqsat.rules.source import Source, Sources, position_of
 from eqsat.rules.tensor_types import check_types
 from eqsat.rules.unit_hints import plain_number, without_unit
@@ -332,16 +332,16 @@ def _conditions_and_cost(
 
 def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> None:
     """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and the schema's of operands and results."""
-    context.bindings["x"] = Binding("tensor", place)
-    context.bindings["y"] = Binding("tensor", place)
-    context.bindings["node"] = Binding("node", place, tuple(ops))
+    context.bindings["x"] = PatternBinding("tensor", place)
+    context.bindings["y"] = PatternBinding("tensor", place)
+    context.bindings["node"] = PatternBinding("node", place, tuple(ops))
     if not ops:
         return
     signatures = [known(op) for op in ops]
     for parameter in (*signatures[0].inputs, *signatures[0].outputs):
         everywhere = all(parameter.name in [p.name for p in (*f.inputs, *f.outputs)] for f in signatures)
         if everywhere and parameter.name not in context.bindings:
-            context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
+            context.bindings[parameter.name] = PatternBinding("rest" if parameter.variadic else "tensor", place)
 
 
 def _cost(clauses: Sequence[s.Clause], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:

@@ -10,8 +10,8 @@ from eqsat.rules.build_pattern import MOST_OPERATORS
 from eqsat.rules.callee import (
     BoundOperator,
     CalledFunction,
-    Constant,
-    Operators,
+    OperatorChoice,
+    TensorConstructor,
     find_callee,
     forbid_bare_operator,
     known,
@@ -19,7 +19,7 @@ from eqsat.rules.callee import (
 )
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.operator_arguments import as_rest, output_index, read_arguments
-from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.rules.scope import Closure, Context, Frame, PatternBinding, ScopedLet
 from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey
 
@@ -40,8 +40,8 @@ class TemplateBuilder:
 
     context: Context
     expressions: ExpressionBuilder = field(init=False)
-    _memo: dict[Definition, ast.Template] = field(default_factory=dict)
-    _names: dict[Definition | Closure, str] = field(default_factory=dict)
+    _memo: dict[ScopedLet, ast.Template] = field(default_factory=dict)
+    _names: dict[ScopedLet | Closure, str] = field(default_factory=dict)
     _asked: dict[str, ast.Place] = field(default_factory=dict)
     _sizes: dict[int, tuple[ast.Template, int]] = field(default_factory=dict)
     in_condition: bool = False
@@ -99,7 +99,7 @@ class TemplateBuilder:
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
             return self._named(self.build(entry.term, entry.frame), entry)
-        if isinstance(entry, Definition) and not entry.is_macro:
+        if isinstance(entry, ScopedLet) and not entry.is_macro:
             if entry in context.pattern_names:
                 entry.used = True
                 return self._variable(context.pattern_names[entry], term.place)
@@ -126,7 +126,7 @@ class TemplateBuilder:
         context.referenced.add(name)
         return ast.Name(name, place)
 
-    def _named(self, template: ast.Template, entry: Definition | Closure) -> ast.Template:
+    def _named(self, template: ast.Template, entry: ScopedLet | Closure) -> ast.Template:
         """Gives an operator the name under which expressions may ask for its type."""
         if not isinstance(template, ast.Build) or template.name is not None:
             if isinstance(template, ast.Build) and template.name is not None:
@@ -134,17 +134,17 @@ class TemplateBuilder:
             return template
         return self._sized(replace(template, name=self._allocate(entry)))
 
-    def _allocate(self, entry: Definition | Closure) -> str:
+    def _allocate(self, entry: ScopedLet | Closure) -> str:
         if entry not in self._names:
-            base = entry.name if isinstance(entry, Definition) else entry.parameter
+            base = entry.name if isinstance(entry, ScopedLet) else entry.parameter
             taken = base in self.context.bindings or base in self._names.values() or isinstance(entry, Closure)
             self._names[entry] = self.context.fresh(base) if taken else base
         return self._names[entry]
 
-    def _ask(self, entry: Definition | Closure) -> str | None:
+    def _ask(self, entry: ScopedLet | Closure) -> str | None:
         """The name of the operator that a ``let`` or parameter stands for, None if it is a bare name or no tensor."""
         context = self.context
-        if isinstance(entry, Definition):
+        if isinstance(entry, ScopedLet):
             if entry.is_macro:
                 return None
             if entry in context.pattern_names:
@@ -155,15 +155,15 @@ class TemplateBuilder:
             term, frame = context.resolve(entry.term, entry.frame)
         if isinstance(term, ast.Name):
             inner = frame.lookup(term.name)
-            if isinstance(inner, Definition) and inner is not entry:
+            if isinstance(inner, ScopedLet) and inner is not entry:
                 return self._ask(inner)
             return None
         if not is_tensor(term, frame, context):
             return None
-        if isinstance(entry, Definition):
+        if isinstance(entry, ScopedLet):
             entry.used = True
         if self.in_condition:
-            word = entry.name if isinstance(entry, Definition) else entry.parameter
+            word = entry.name if isinstance(entry, ScopedLet) else entry.parameter
             raise context.error(
                 term.place,
                 "a condition can only ask about what the pattern matches",
@@ -171,16 +171,16 @@ class TemplateBuilder:
             )
         name = self._allocate(entry)
         self._asked.setdefault(name, term.place)
-        context.bindings.setdefault(name, Binding("tensor", term.place))
+        context.bindings.setdefault(name, PatternBinding("tensor", term.place))
         return name
 
     # -- operators
     def _apply(self, term: ast.Apply, frame: Frame) -> ast.Template:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Definition):
+        if isinstance(callee, ScopedLet):
             with self.context.called(callee, term, frame) as (body, inner):
                 return self.build(body, inner)
-        if isinstance(callee, Constant):
+        if isinstance(callee, TensorConstructor):
             return self._tensor(term, frame)
         if isinstance(callee, CalledFunction):
             return self._constant(term, frame)
@@ -228,7 +228,7 @@ class TemplateBuilder:
     def _each(self, term: ast.Apply, frame: Frame) -> OpKey:
         """The operator of ``Abs(xs...)``."""
         callee = find_callee(term.callee, frame, self.context)
-        if not isinstance(callee, Operators) or len(callee.ops) != 1 or known(callee.ops[0]).least_inputs > 1:
+        if not isinstance(callee, OperatorChoice) or len(callee.ops) != 1 or known(callee.ops[0]).least_inputs > 1:
             raise self._error(term, "an operator that takes other than one operand")
         self._check_required(known(callee.ops[0]), set(), (), term)
         return callee.ops[0]

@@ -10,14 +10,14 @@ from eqsat.rules import ast
 from eqsat.rules.ast import Place
 from eqsat.rules.builtin_functions import FUNCTIONS
 from eqsat.rules.kinds import FACTS
-from eqsat.rules.scope import Context, Definition, Frame
+from eqsat.rules.scope import Context, Frame, ScopedLet
 from eqsat.rules.signatures import Signature, find_operator, operator_hint, signature
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)
-class Operators:
+class OperatorChoice:
     """One operator, or several with the name that is bound to the one that matches."""
 
     ops: tuple[OpKey, ...]
@@ -39,11 +39,11 @@ class CalledFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class TensorConstructor:
     """``tensor(value, dtype)``."""
 
 
-Callee = Operators | BoundOperator | Definition | CalledFunction | Constant
+Callee = OperatorChoice | BoundOperator | ScopedLet | CalledFunction | TensorConstructor
 
 
 SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
@@ -88,26 +88,26 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
     """
     if isinstance(term, ast.Name):
         entry = frame.lookup(term.name)
-        if isinstance(entry, Definition):
-            return entry if entry.is_macro else Operators(_of_let(entry, term.place, context))
+        if isinstance(entry, ScopedLet):
+            return entry if entry.is_macro else OperatorChoice(_of_let(entry, term.place, context))
         bound = context.bindings.get(term.name)
         if bound is not None and bound.kind == "operator":
             return BoundOperator(term.name, bound.ops)
         if term.name in FUNCTIONS:
             return CalledFunction(term.name)
         if term.name == "tensor":
-            return Constant()
-        return Operators(operators(term.name, term.place, context, frame))
+            return TensorConstructor()
+        return OperatorChoice(operators(term.name, term.place, context, frame))
     name = dotted_name(term)
     if name is not None:
-        return Operators((operator(name, term.place, context, frame),))
+        return OperatorChoice((operator(name, term.place, context, frame),))
     if isinstance(term, ast.Apply) and isinstance(term.callee, ast.Name) and term.callee.name == "maybe":
         if len(term.args) != 1:
             raise context.error(term.place, "one operator is required in maybe(...)", actual=str(len(term.args)))
         ops, name = _choice(term.args[0], frame, context)
-        return Operators(ops, name, maybe=True)
+        return OperatorChoice(ops, name, maybe=True)
     ops, name = _choice(term, frame, context)
-    return Operators(ops, name)
+    return OperatorChoice(ops, name)
 
 
 def _choice(term: ast.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey, ...], str | None]:
@@ -128,7 +128,7 @@ def _choice(term: ast.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey
     return tuple(ops), name
 
 
-def _of_let(entry: Definition, place: Place, context: Context) -> tuple[OpKey, ...]:
+def _of_let(entry: ScopedLet, place: Place, context: Context) -> tuple[OpKey, ...]:
     """The operators that a ``let`` lists: ``let pointwise = Relu | Tanh``."""
     with context.expanding(entry, place):
         body = entry.let.body
@@ -148,7 +148,7 @@ def _is_operator_name(term: ast.Term, frame: Frame) -> bool:
     text = dotted_name(term)
     if text is None:
         return False
-    return text in operator_sets() or find_operator(text) is not None or isinstance(frame.lookup(text), Definition)
+    return text in operator_sets() or find_operator(text) is not None or isinstance(frame.lookup(text), ScopedLet)
 
 
 def operators(name: str, place: Place, context: Context, frame: Frame | None = None) -> tuple[OpKey, ...]:
@@ -158,7 +158,7 @@ def operators(name: str, place: Place, context: Context, frame: Frame | None = N
         RuleError: There is none; the hint names similar ones.
     """
     entry = frame.lookup(name) if frame is not None else None
-    if isinstance(entry, Definition) and not entry.is_macro:
+    if isinstance(entry, ScopedLet) and not entry.is_macro:
         return _of_let(entry, place, context)
     named = operator_sets().get(name)
     return (operator(name, place, context, frame),) if named is None else named.operators

@@ -9,7 +9,7 @@ from __future__ import annotations
 from eqsat.rules import ast
 from eqsat.rules.builtin_functions import FUNCTIONS
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
-from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+from eqsat.rules.scope import Closure, Context, Frame, Local, ScopedLet
 
 
 def is_tensor(term: ast.Term, frame: Frame, context: Context) -> bool:
@@ -41,7 +41,7 @@ def _is_name_tensor(term: ast.Name, frame: Frame, context: Context) -> bool:
         return entry.kind in ("tensor", "tensors")
     if isinstance(entry, Closure):
         return is_tensor(entry.term, entry.frame, context)
-    if isinstance(entry, Definition) and not entry.is_macro:
+    if isinstance(entry, ScopedLet) and not entry.is_macro:
         if entry in context.pattern_names:
             return True
         with context.expanding(entry, term.place):
@@ -57,7 +57,7 @@ def _is_application_tensor(term: ast.Apply, frame: Frame, context: Context) -> b
         return True
     name = term.callee.name
     entry = frame.lookup(name)
-    if isinstance(entry, Definition) and entry.is_macro:
+    if isinstance(entry, ScopedLet) and entry.is_macro:
         with context.called(entry, term, frame) as (body, inner):
             return is_tensor(body, inner, context)
     return name in context.bindings or name not in FUNCTIONS

@@ -19,7 +19,7 @@ from eqsat.rules.check_kinds import check_attribute
 from eqsat.rules.evaluation import evaluate
 from eqsat.rules.known_facts import Unknown
 from eqsat.rules.parse import parse_term
-from eqsat.rules.scope import Binding
+from eqsat.rules.scope import PatternBinding
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, OpKey
 
@@ -40,7 +40,7 @@ def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) ->
         TargetError: A hole is not closed, or holds no expression over the pattern's names; or a result has no hole.
     """
     if len(results) == 1:
-        builder.context.bindings.setdefault(RESULT, Binding("tensor", call.texts[0].place))
+        builder.context.bindings.setdefault(RESULT, PatternBinding("tensor", call.texts[0].place))
     parts: list[str | ast.Expr] = []
     for string in call.texts:
         for part in _split(string, builder):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.rules import declarations as s
 from eqsat.rules.parse import parse
-from eqsat.rules.print_clauses import Clause, print_declaration
+from eqsat.rules.print_clauses import PrintedPiece, print_declaration
 from eqsat.rules.print_term import WIDTH
 from eqsat.rules.source import Comment, Source, Sources
 
@@ -22,7 +22,7 @@ def format_file(text: str, name: str = "<text>") -> str:
         RuleError, TargetError: It is not written in the rule language.
     """
     source, sources = Sources.of(text, name)
-    clauses: list[Clause] = []
+    clauses: list[PrintedPiece] = []
     was_let = False
     for declaration in parse(source, sources, keep_parentheses=True).declarations:
         is_let = isinstance(declaration, s.Let)
@@ -40,13 +40,13 @@ def format_file(text: str, name: str = "<text>") -> str:
 class _Line:
     """A clause with the comments above it and after its last line; ``early`` ones come from the clause before."""
 
-    clause: Clause
+    clause: PrintedPiece
     above: list[Comment] = field(default_factory=list)
     early: list[Comment] = field(default_factory=list)
     trailing: Comment | None = None
 
 
-def _assemble(clauses: list[Clause], source: Source) -> str:
+def _assemble(clauses: list[PrintedPiece], source: Source) -> str:
     rows, rest = _place_comments(clauses, list(source.comments))
     out: list[str] = []
     for i, row in enumerate(rows):
@@ -63,7 +63,7 @@ def _assemble(clauses: list[Clause], source: Source) -> str:
     return "".join(line.rstrip() + "\n" for line in out)
 
 
-def _place_comments(clauses: list[Clause], comments: list[Comment]) -> tuple[list[_Line], list[Comment]]:
+def _place_comments(clauses: list[PrintedPiece], comments: list[Comment]) -> tuple[list[_Line], list[Comment]]:
     rows = [_Line(clause) for clause in clauses]
     left = comments
     for i, row in enumerate(rows):

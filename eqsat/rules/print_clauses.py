@@ -14,7 +14,7 @@ _REASONS = 60
 
 
 @dataclass
-class Clause:
+class PrintedPiece:
     """A piece of a file, next to which comments can be.
 
     Attributes:
@@ -36,7 +36,7 @@ class Clause:
     item: bool = False
 
 
-def print_declaration(declaration: s.Declaration) -> Iterator[Clause]:
+def print_declaration(declaration: s.Declaration) -> Iterator[PrintedPiece]:
     """The clauses of a declaration."""
     match declaration:
         case s.Let():
@@ -48,22 +48,22 @@ def print_declaration(declaration: s.Declaration) -> Iterator[Clause]:
         case s.Target():
             word = "host" if declaration.is_host else "target"
             line = declaration.place.line
-            yield Clause(s.Span(declaration.span.first, line), [f"{word} {declaration.name}"], 0, True, True)
+            yield PrintedPiece(s.Span(declaration.span.first, line), [f"{word} {declaration.name}"], 0, True, True)
             for item in declaration.items:
                 first, *others = _item(item)
                 yield replace(first, item=True)
                 yield from others
 
 
-def _operator(operator: s.Operator) -> Clause:
+def _operator(operator: s.Operator) -> PrintedPiece:
     head = f"operator {operator.name}({', '.join(map(_formal, operator.formals))})"
     if operator.body is None:
-        return Clause(operator.span, [head], 0, separate=True)
+        return PrintedPiece(operator.span, [head], 0, separate=True)
     text = flat(operator.body)
     if len(head) + len(" = ") + len(text) <= WIDTH:
-        return Clause(operator.span, [f"{head} = {text}"], 0, separate=True)
+        return PrintedPiece(operator.span, [f"{head} = {text}"], 0, separate=True)
     body = lines(operator.body, INDENT, INDENT)
-    return Clause(operator.span, [f"{head} =", " " * INDENT + body[0], *body[1:]], 0, separate=True)
+    return PrintedPiece(operator.span, [f"{head} =", " " * INDENT + body[0], *body[1:]], 0, separate=True)
 
 
 def _formal(formal: s.Formal) -> str:
@@ -72,22 +72,22 @@ def _formal(formal: s.Formal) -> str:
     return formal.name if formal.dtype is None else f"{formal.name}: {flat(formal.dtype)}"
 
 
-def _let(let: s.Let, indent: int) -> Clause:
+def _let(let: s.Let, indent: int) -> PrintedPiece:
     parameters = "" if let.parameters is None else f"({', '.join(let.parameters)})"
     head = f"let {let.name}{parameters} ="
     text = flat(let.body)
     if indent + len(head) + 1 + len(text) <= WIDTH:
-        return Clause(let.span, [f"{head} {text}"], indent)
+        return PrintedPiece(let.span, [f"{head} {text}"], indent)
     inside = indent + INDENT
     body = lines(let.body, inside, inside)
-    return Clause(let.span, [head, " " * inside + body[0], *body[1:]], indent)
+    return PrintedPiece(let.span, [head, " " * inside + body[0], *body[1:]], indent)
 
 
-def _definition(definition: s.Definition, indent: int) -> Iterator[Clause]:
+def _definition(definition: s.Definition, indent: int) -> Iterator[PrintedPiece]:
     numerics = definition.numerics
     amount = f" {numerics.amount} {numerics.unit}" if numerics.word == "within" else ""
     header = f"{definition.word} {definition.name} : {numerics.word}{amount}"
-    yield Clause(s.Span(definition.span.first, numerics.place.line), [header], indent, True, True)
+    yield PrintedPiece(s.Span(definition.span.first, numerics.place.line), [header], indent, True, True)
     for clause in definition.clauses:
         yield from _clause(clause, indent + INDENT)
 
@@ -96,12 +96,12 @@ def _after(prefix: str, text: list[str]) -> list[str]:
     return [prefix + text[0], *text[1:]]
 
 
-def _side(side: s.Side, indent: int) -> Clause:
+def _side(side: s.Side, indent: int) -> PrintedPiece:
     if not side.arrow:
-        return Clause(side.span, _roots(side.roots, indent), indent)
+        return PrintedPiece(side.span, _roots(side.roots, indent), indent)
     indent += INDENT
     text = _roots(side.roots, indent + len(side.arrow) + 2)
-    return Clause(side.span, _after(f"{side.arrow}  ", text), indent, joins="  ")
+    return PrintedPiece(side.span, _after(f"{side.arrow}  ", text), indent, joins="  ")
 
 
 def _roots(roots: tuple[s.Root, ...], indent: int) -> list[str]:
@@ -117,7 +117,7 @@ def _roots(roots: tuple[s.Root, ...], indent: int) -> list[str]:
     return result
 
 
-def _where(where: s.Where, indent: int) -> Iterator[Clause]:
+def _where(where: s.Where, indent: int) -> Iterator[PrintedPiece]:
     """Conditions in the rows of the source, reasons below each other."""
     inside = indent + len("where ")
     rows = [row for group in _rows(where.conditions) for row in _broken(group, inside)]
@@ -130,9 +130,9 @@ def _where(where: s.Where, indent: int) -> Iterator[Clause]:
             text = [*text[:-1], f"{text[-1]},"]
         span = s.Span(row[0].span.first, row[-1].span.last)
         if i == 0:
-            yield Clause(s.Span(where.span.first, span.last), _after("where ", text), indent)
+            yield PrintedPiece(s.Span(where.span.first, span.last), _after("where ", text), indent)
         else:
-            yield Clause(span, text, inside)
+            yield PrintedPiece(span, text, inside)
 
 
 _Row = tuple[list[s.Condition], list[str]]
@@ -179,52 +179,52 @@ def _with_reason(text: list[str], because: str, column: int, inside: int) -> lis
     return [*text, " " * (inside + (column + 2 if fits else INDENT)) + reason]
 
 
-def _item(item: s.Item) -> Iterator[Clause]:
+def _item(item: s.Item) -> Iterator[PrintedPiece]:
     match item:
         case s.Text():
-            yield Clause(item.span, [f"{item.name} {item.text.text}"], INDENT)
+            yield PrintedPiece(item.span, [f"{item.name} {item.text.text}"], INDENT)
         case s.RegionCall():
             texts = [t.text for t in item.texts]
             inside = " " * (INDENT + len("region call "))
-            yield Clause(item.span, [f"region call {texts[0]}", *(inside + t for t in texts[1:])], INDENT)
+            yield PrintedPiece(item.span, [f"region call {texts[0]}", *(inside + t for t in texts[1:])], INDENT)
         case s.Setting():
             head = f"{item.section} " if item.section else ""
             text = _filled(head, [f"{name} = {flat(term)}" for name, term, _ in item.assignments])
-            yield Clause(item.span, text, INDENT)
+            yield PrintedPiece(item.span, text, INDENT)
         case s.Let():
             yield _let(item, INDENT)
         case s.Entry():
             last = item.clauses[0].span.first - 1 if item.clauses else item.span.last
             names = ["*"] if item.names is None else [name for name, _ in item.names]
             text = _filled(f"{item.word} ", names)
-            yield Clause(s.Span(item.span.first, max(item.span.first, last)), text, INDENT)
+            yield PrintedPiece(s.Span(item.span.first, max(item.span.first, last)), text, INDENT)
             for clause in item.clauses:
                 yield from _clause(clause, 2 * INDENT)
         case s.Definition():
             yield from _definition(item, INDENT)
 
 
-def _clause(clause: s.Clause, indent: int) -> Iterator[Clause]:
+def _clause(clause: s.Clause, indent: int) -> Iterator[PrintedPiece]:
     match clause:
         case s.Let():
             yield _let(clause, indent)
         case s.Side():
             yield _side(clause, indent)
         case s.By():
-            yield Clause(clause.span, [f"by {clause.name}"], indent)
+            yield PrintedPiece(clause.span, [f"by {clause.name}"], indent)
         case s.Where():
             yield from _where(clause, indent)
         case s.Cost():
             text = lines(clause.expr, indent + len("cost "), indent + len("cost "))
-            yield Clause(clause.span, _after("cost ", text), indent)
+            yield PrintedPiece(clause.span, _after("cost ", text), indent)
         case s.Call():
             texts = [t.text for t in clause.texts]
             inside = " " * (indent + len("call "))
-            yield Clause(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
+            yield PrintedPiece(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
         case s.Annotate():
-            yield Clause(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
+            yield PrintedPiece(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
         case s.Written():
-            yield Clause(clause.span, _after("as ", _roots((clause.root,), indent + len("as "))), indent)
+            yield PrintedPiece(clause.span, _after("as ", _roots((clause.root,), indent + len("as "))), indent)
 
 
 def _filled(head: str, words: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ from eqsat.rules.location import PRELUDE, rules_dir
 from eqsat.schema.declared_operators import Function, Operator, declared, declared_here
 
 if TYPE_CHECKING:
-    from eqsat.rules.reading import Names, Reading
+    from eqsat.rules.reading import DeclaredNames, Reading
 
 MOST_BYTES = 2_000_000
 """Of one file; the shipped ones together have less than a tenth of it."""
@@ -63,9 +63,9 @@ def _texts(paths: Iterable[str | os.PathLike[str]], *, targets: bool) -> list[_T
 
 
 def _read_texts(texts: Sequence[_Text]) -> list[ast.RuleFile]:
-    from eqsat.rules.reading import Names
+    from eqsat.rules.reading import DeclaredNames
 
-    known = Names()
+    known = DeclaredNames()
     with declared([operator for text in texts for operator in _operators(text)]):
         return [_read_text(text, known) for text in texts]
 
@@ -79,11 +79,11 @@ def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = Fa
         paths: The files.
         targets: As for :func:`read_files`.
     """
-    from eqsat.rules.reading import Names
+    from eqsat.rules.reading import DeclaredNames
     from eqsat.rules.source import position_of
 
     found: list[EqsatError] = []
-    known = Names()
+    known = DeclaredNames()
     with ExitStack() as scope:
         texts: list[_Text] = []
         for path in paths:
@@ -189,9 +189,9 @@ def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
     Raises:
         RuleError, TargetError: It says something that cannot be.
     """
-    from eqsat.rules.reading import Names
+    from eqsat.rules.reading import DeclaredNames
 
-    return _read_text(_Text(text, name), Names())
+    return _read_text(_Text(text, name), DeclaredNames())
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def _is_prelude(path: Path) -> bool:
         return False
 
 
-def _read_text(text: _Text, known: Names, mistakes: list[EqsatError] | None = None) -> ast.RuleFile:
+def _read_text(text: _Text, known: DeclaredNames, mistakes: list[EqsatError] | None = None) -> ast.RuleFile:
     if text.name.endswith(".egg"):
         return ast.RuleFile(text.name, egg=text.content)
     with _shallow(text.name):

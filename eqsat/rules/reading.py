@@ -72,7 +72,7 @@ class Reading:
                     found.append(build_operator(declaration, self.frame, self.source, self.sources))
         return tuple(merged(found).values())
 
-    def read(self, known: Names) -> ast.RuleFile:
+    def read(self, known: DeclaredNames) -> ast.RuleFile:
         """All declarations of the text."""
         rules: list[ast.Rule] = []
         targets: list[ast.Target] = []
@@ -108,7 +108,7 @@ class Reading:
         return ast.RuleFile(self.name, tuple(rules), tuple(targets), operators=tuple(merged(operators).values()))
 
 
-class Names:
+class DeclaredNames:
     """Names declared so far, over all files that are read together."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import Builder
 from eqsat.rules.callee import known
 from eqsat.rules.operator_arguments import check_output
-from eqsat.rules.scope import Binding, Context
+from eqsat.rules.scope import Context, PatternBinding
 
 
 def read_roots(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], list[ast.Match | ast.Alternatives]]:
@@ -53,7 +53,7 @@ def read_roots(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], li
             check_output(i, [known(op) for op in node.ops], name.place, context)
             if name.name == "_":
                 continue
-            context.bind(name.name, Binding("node", name.place, node.ops))
+            context.bind(name.name, PatternBinding("node", name.place, node.ops))
             if node.bind is not None and not i:
                 # The node's own name, `(a, b) = n: Split(x)`, is another one of its first output.
                 patterns.append(ast.Alternatives((node,), node.place, name.name))

@@ -28,7 +28,7 @@ MOST_EXPANSIONS = 20_000
 
 
 @dataclass(eq=False)
-class Definition:
+class ScopedLet:
     """A ``let`` with what is visible to its body.
 
     Attributes:
@@ -66,7 +66,7 @@ class Local:
     kind: Kind
 
 
-Entry = Definition | Closure | Local
+Entry = ScopedLet | Closure | Local
 
 
 @dataclass(eq=False)
@@ -107,7 +107,7 @@ _WORDS: dict[BindingKind, str] = {
 
 
 @dataclass
-class Binding:
+class PatternBinding:
     """A name that the pattern binds.
 
     Attributes:
@@ -139,10 +139,10 @@ class Context:
     """
 
     sources: Sources
-    bindings: dict[str, Binding] = field(default_factory=dict)
+    bindings: dict[str, PatternBinding] = field(default_factory=dict)
     symbols: tuple[str, ...] = ()
-    lets: dict[str, Definition] = field(default_factory=dict)
-    pattern_names: dict[Definition, str] = field(default_factory=dict)
+    lets: dict[str, ScopedLet] = field(default_factory=dict)
+    pattern_names: dict[ScopedLet, str] = field(default_factory=dict)
     referenced: set[str] = field(default_factory=set)
     made_up: set[str] = field(default_factory=set)
     _expansions: int = 0
@@ -151,7 +151,7 @@ class Context:
     def error(self, place: Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
         return self.sources.error(place, requirement, actual=actual, hint=hint)
 
-    def bind(self, name: str, binding: Binding) -> None:
+    def bind(self, name: str, binding: PatternBinding) -> None:
         """Records a name that the pattern binds.
 
         Raises:
@@ -230,7 +230,7 @@ class Context:
         return f"{base}_{number}"
 
     @contextmanager
-    def expanding(self, definition: Definition, place: Place) -> Iterator[None]:
+    def expanding(self, definition: ScopedLet, place: Place) -> Iterator[None]:
         """Guards and records the expansion of a ``let`` or macro."""
         definition.used = True
         self._expansions += 1
@@ -251,13 +251,13 @@ class Context:
                 self.sources.expanding.pop()
 
     @contextmanager
-    def called(self, definition: Definition, call: ast.Apply, frame: Frame) -> Iterator[tuple[ast.Term, Frame]]:
+    def called(self, definition: ScopedLet, call: ast.Apply, frame: Frame) -> Iterator[tuple[ast.Term, Frame]]:
         """The body of a macro and the frame in which it is read for a call."""
         inner = self._parameters(definition, call, frame)
         with self.expanding(definition, call.place):
             yield definition.let.body, inner
 
-    def _parameters(self, definition: Definition, call: ast.Apply, frame: Frame) -> Frame:
+    def _parameters(self, definition: ScopedLet, call: ast.Apply, frame: Frame) -> Frame:
         """The frame in which a macro's body is read for a call.
 
         Raises:

@@ -21,7 +21,7 @@ _ORDER: tuple[str, ...] = get_args(NumericsClass)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RuleSelection:
     """Attributes:
     rules: In order of files and of rules in them.
     egg: Texts of raw egglog files.
@@ -43,7 +43,7 @@ def shipped_rules() -> list[Path]:
 
 def select_rules(
     sources: Sequence[str | Path | Rule], numerics: NumericsClass, default_rules: bool = False
-) -> Selection:
+) -> RuleSelection:
     """Reads rule files and keeps what the numerics class allows.
 
     Args:
@@ -64,7 +64,7 @@ def select_rules(
     read = read_unchanged(paths)
     rules = [rule for file in read for rule in file.rules] + [s for s in sources if isinstance(s, Rule)]
     egg = tuple(file.egg for file in read if file.egg is not None)
-    return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
+    return RuleSelection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
 
 
 def named_rules(rules: Sequence[Rule], names: Sequence[str]) -> list[Rule]:
