@@ -53,11 +53,11 @@ from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import Limited, check_objective, extract
-from eqsat.stages.load import Loaded, load
+from eqsat.stages.load import LoadedInput, load
 from eqsat.stages.newer import about_opset
 from eqsat.stages.notes import about_model, about_undecided
 from eqsat.stages.options import Objective, SearchOptions
-from eqsat.stages.price import Priced, costs_of, price
+from eqsat.stages.price import PricedGraph, costs_of, price
 from eqsat.stages.saturate import saturate
 from eqsat.verify.verify import Verifier, switched_off
 
@@ -87,8 +87,8 @@ class Search:
 
     options: SearchOptions
     clock: Clock
-    loaded: Loaded
-    found: Priced | None
+    loaded: LoadedInput
+    found: PricedGraph | None
     untouched: str = ""
     notes: tuple[str, ...] = ()
     nested: Nested[Search] = field(default_factory=Nested)
@@ -144,7 +144,7 @@ class Search:
     @classmethod
     def of_loaded(
         cls,
-        loaded: Loaded,
+        loaded: LoadedInput,
         options: SearchOptions,
         clock: Clock,
         approximations: Sequence[Approximation],
@@ -158,7 +158,7 @@ class Search:
         given = loaded.model
         size = len(given.graph)
         untouched, notes = "", [*loaded.notes, *(about_model(loaded) if counts is None else ())]
-        found: Priced | None = None
+        found: PricedGraph | None = None
         nested: Nested[Search] = Nested()
         alternatives: tuple[Alternative, ...] = ()
         if size > MOST_PLACED:
@@ -211,7 +211,7 @@ class Search:
         return self.loaded.outputs
 
     @property
-    def priced(self) -> Priced:
+    def priced(self) -> PricedGraph:
         """The e-graph of a model that is not left unchanged."""
         assert self.found is not None
         return self.found
@@ -391,13 +391,13 @@ class Search:
 
 
 def _saturated(
-    loaded: Loaded,
+    loaded: LoadedInput,
     options: SearchOptions,
     clock: Clock,
     approximations: Sequence[Approximation],
     nested: Nested[Search],
     alternatives: Sequence[Alternative],
-) -> Priced:
+) -> PricedGraph:
     """The e-graph with its costs.
 
     Raises:

@@ -26,7 +26,7 @@ from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.condition_names import bind_operands
-from eqsat.targets.families import Work, family_entry, rates
+from eqsat.targets.families import TotalWork, family_entry, rates
 from eqsat.targets.kernel_cost import priced, roofline
 
 _SMALL = 4096
@@ -64,7 +64,7 @@ class Prediction:
     """
 
     entry: FamilyEntry | None
-    work: Work
+    work: TotalWork
     env: Mapping[str, Any]
 
     def __init__(self, task: Task, family: str, target: Target) -> None:
@@ -77,7 +77,7 @@ class Prediction:
         has_elements = all(y.elements for y in task.outputs if y is not None)
         self.entry = family_entry(target, entry_name(family), operands) if has_elements else None
         self.work = work(task)
-        symbols = {name: getattr(self.work, name) for name in Work.__dataclass_fields__}
+        symbols = {name: getattr(self.work, name) for name in TotalWork.__dataclass_fields__}
         self.env = operands | symbols | rates(target, _first(task))
 
     def seconds(self, cost: Expr | None = None) -> float:
@@ -89,7 +89,7 @@ class Prediction:
         return priced(expression, self.env, self.family)
 
 
-def work(task: Task) -> Work:
+def work(task: Task) -> TotalWork:
     """The work of a kernel, anchor and steps."""
     inputs = [None if x is None else _type(x) for x in task.inputs]
     outputs = [None if y is None else _type(y) for y in task.outputs]
@@ -101,7 +101,7 @@ def work(task: Task) -> Work:
         functions += elements
     operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
     results = [y for y in task.outputs if y is not None]
-    return Work(
+    return TotalWork(
         macs=_macs(task.operator, attributes(task), inputs, outputs) + elements * len(steps),
         bytes=sum(map(_bytes, (*operands, *results))),
         functions=functions,

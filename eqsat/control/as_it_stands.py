@@ -17,14 +17,14 @@ from eqsat.report.summary import SearchRun, Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.stages.clock import Clock
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 from eqsat.stages.newer import replaced_note
 from eqsat.stages.options import Objective, SearchOptions
 from eqsat.stages.price import costs_of
 from eqsat.verify.verify import switched_off
 
 
-def left_unchanged(loaded: Loaded, opset: int | None) -> Loaded:
+def left_unchanged(loaded: LoadedInput, opset: int | None) -> LoadedInput:
     """The input without what rules have carried out on it, and without operators that are too new.
 
     Args:
@@ -42,7 +42,7 @@ def left_unchanged(loaded: Loaded, opset: int | None) -> Loaded:
 
 
 def as_it_stands(
-    loaded: Loaded, options: SearchOptions, clock: Clock, objective: Objective, reason: str, notes: Sequence[str]
+    loaded: LoadedInput, options: SearchOptions, clock: Clock, objective: Objective, reason: str, notes: Sequence[str]
 ) -> Result:
     """The model itself, on the host.
 

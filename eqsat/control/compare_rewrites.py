@@ -21,7 +21,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.schema.chosen_sizes import samples, typical
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 from eqsat.verify.oracle import Failed, Value
 from eqsat.verify.programs import Programs
 from eqsat.verify.verify import MOST_WORK
@@ -31,7 +31,7 @@ SCALES = (8.0, 0.1, 30.0)
 """Factors of the normal numbers that inputs are, beside one: rules differ where their thresholds are."""
 
 
-def require_equal(loaded: Loaded, after: ir.Model, seed: int) -> tuple[str, ...]:
+def require_equal(loaded: LoadedInput, after: ir.Model, seed: int) -> tuple[str, ...]:
     """Executes the given model and another one on random inputs.
 
     Args:

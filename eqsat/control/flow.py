@@ -18,7 +18,7 @@ from eqsat.rules.selection import NumericsClass
 from eqsat.simplify.passes import simplified
 from eqsat.simplify.site import is_control
 from eqsat.stages.clock import Clock
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Flow(Generic[S]):
         alternatives: Other programs of its loops.
     """
 
-    loaded: Loaded
+    loaded: LoadedInput
     nested: Nested[S]
     alternatives: tuple[Alternative, ...] = ()
 
 
 def search_flow(
-    loaded: Loaded,
+    loaded: LoadedInput,
     clock: Clock,
-    search: Callable[[Loaded, Clock], S],
+    search: Callable[[LoadedInput, Clock], S],
     counts: dict[str, int],
     numerics: NumericsClass,
     *,
@@ -64,9 +64,9 @@ def search_flow(
 
 
 def _searched(
-    loaded: Loaded,
+    loaded: LoadedInput,
     clock: Clock,
-    search: Callable[[Loaded, Clock], S],
+    search: Callable[[LoadedInput, Clock], S],
     counts: dict[str, int],
     numerics: NumericsClass,
 ) -> Flow[S]:

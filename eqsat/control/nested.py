@@ -21,7 +21,7 @@ from eqsat.model.write.too_new import Newer, TooNewError
 from eqsat.result import Result
 from eqsat.simplify.site import Site, sites
 from eqsat.stages.clock import Clock
-from eqsat.stages.load import Loaded, inside
+from eqsat.stages.load import LoadedInput, inside
 from eqsat.stages.options import Objective
 
 
@@ -144,9 +144,9 @@ class Nested(Generic[S]):
 
 
 def search_bodies(
-    loaded: Loaded,
+    loaded: LoadedInput,
     clock: Clock,
-    search: Callable[[Loaded, Clock], S],
+    search: Callable[[LoadedInput, Clock], S],
     counts: dict[str, int],
     models: Sequence[ir.Model],
 ) -> Nested[S]:
@@ -169,7 +169,7 @@ def search_bodies(
     unchanged: dict[ir.Graph, BodyCost] = {}
     for (site, model), size in zip(places, sizes, strict=True):
         part, left = size / max(left, 1), left - size
-        body: Loaded | None = None
+        body: LoadedInput | None = None
         try:
             body = inside(loaded, body_model(site, model))
             found = search(body, clock.share(max(part, LEAST_SHARE)))
@@ -188,7 +188,7 @@ def search_bodies(
     return Nested(tuple(searches), tuple(best), counts, tuple(notes), newer, unchanged)
 
 
-def _as_it_is(site: Site, body: Loaded) -> dict[ir.Graph, BodyCost]:
+def _as_it_is(site: Site, body: LoadedInput) -> dict[ir.Graph, BodyCost]:
     """What a body costs that is left unchanged; nothing if that cannot be said, and the operator is opaque."""
     try:
         once, _ = cost_before(body.given, body.targets, body.sizes)

@@ -15,7 +15,7 @@ from eqsat.model.write.runnable import scopes
 from eqsat.partition.place import CarriedOut
 from eqsat.schema.attributes import op_key
 from eqsat.stages.assemble import ExtractedProgram
-from eqsat.stages.price import Priced
+from eqsat.stages.price import PricedGraph
 
 SHARE = 10
 """The terms of the origins are at most the tenth part of a saved model without its tensors."""
@@ -27,7 +27,7 @@ LEAST = 4096
 
 def add_origins(
     model: ir.Model,
-    priced: Priced,
+    priced: PricedGraph,
     program: ExtractedProgram,
     inner: Sequence[Inner],
     changes: Sequence[CarriedOut] = (),

@@ -12,7 +12,7 @@ from typing import Any
 
 from eqsat import bounds
 from eqsat.egraph.enode import ENode
-from eqsat.egraph.intern import Constant
+from eqsat.egraph.intern import InternedConstant
 from eqsat.ops.evaluate import may_fold, try_need
 from eqsat.ops.need import SLOW, Need
 from eqsat.ops.schemas import defaults
@@ -36,8 +36,8 @@ def unaffordable(
     classes: Sequence[Sequence[int]],
     types: Sequence[TensorType | None],
     constant: Sequence[bool],
-    value: Sequence[Constant | None],
-    leaf: Callable[[ENode], Constant],
+    value: Sequence[InternedConstant | None],
+    leaf: Callable[[ENode], InternedConstant],
 ) -> tuple[frozenset[int], frozenset[int]]:
     """Constant expressions that are not computed in advance.
 
@@ -92,7 +92,7 @@ def _derivable(node: ENode, known: set[int]) -> bool:
     return node.kind == "const" or (node.kind in ("op", "part") and all(c is None or c in known for c in node.children))
 
 
-def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[Constant | None]) -> Need | None:
+def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[InternedConstant | None]) -> Need | None:
     """The memory and work for computing an e-node; None if it is not computed or they are unknown."""
     if node.kind in ("const", "part"):
         return Need(0, 0)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.clause_refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
+from eqsat.egraph.clause_refusal import ATTRIBUTES, RIGHT, ClauseRefusal, of_condition
 from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.magnitudes import bound
-from eqsat.egraph.query import Site
+from eqsat.egraph.query import MatchedOperator
 from eqsat.egraph.signature import const_names
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.egraph.undecided import UndecidedCount
@@ -94,12 +94,12 @@ class Answerer:
         found = self.judge(key)
         return found if isinstance(found, Answer) else None
 
-    def judge(self, key: tuple[int, ...]) -> Answer | Refusal:
+    def judge(self, key: tuple[int, ...]) -> Answer | ClauseRefusal:
         """The answer to a signature, or the reason why the clause does not apply."""
         clause = self.clause
         facts, attrs = self._facts(key)
         env = self.names(facts, attrs)
-        if isinstance(env, Refusal):
+        if isinstance(env, ClauseRefusal):
             return env
         refused = self.conditions(env)
         if refused is not None:
@@ -118,16 +118,16 @@ class Answerer:
         except OutOfRange as error:
             self.misfits += 1
             self.misfit = self.misfit or str(error)
-            return Refusal(RIGHT, "a right side whose constants fit their types", str(error))
+            return ClauseRefusal(RIGHT, "a right side whose constants fit their types", str(error))
         except NotApplicable as error:
             self.unknown = self.unknown or str(error)
-            return Refusal(RIGHT, "a right side that can be computed", str(error))
+            return ClauseRefusal(RIGHT, "a right side that can be computed", str(error))
         except TypeMismatch as error:
             self.mismatches += 1
             self.mismatch = self.mismatch or str(error)
-            return Refusal(RIGHT, "a right side of the type of the left side", str(error))
+            return ClauseRefusal(RIGHT, "a right side of the type of the left side", str(error))
 
-    def conditions(self, env: Mapping[str, object], *, constants: bool = False) -> Refusal | None:
+    def conditions(self, env: Mapping[str, object], *, constants: bool = False) -> ClauseRefusal | None:
         """The first condition that does not hold.
 
         Args:
@@ -138,7 +138,7 @@ class Answerer:
         failed = holds(conditions, env)
         return None if failed is None else of_condition(failed, conditions.index(failed), len(conditions), env)
 
-    def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | Refusal:
+    def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | ClauseRefusal:
         """The values of the pattern's names, or why a number or an attribute is not the pattern's.
 
         Args:
@@ -147,16 +147,16 @@ class Answerer:
         """
         for variable, wanted in self.clause.query.numbers:
             if not is_number(facts[variable], wanted):
-                return Refusal(0.0, f"the constant {wanted:g}", "another value")
+                return ClauseRefusal(0.0, f"the constant {wanted:g}", "another value")
         env = self._env(facts, attrs)
         try:
             return self._bind(env, attrs, facts) or env
         except Unknown as error:
-            return Refusal(ATTRIBUTES, "an attribute that can be computed", str(error))
+            return ClauseRefusal(ATTRIBUTES, "an attribute that can be computed", str(error))
 
     def _known_names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | None:
         found = self.names(facts, attrs)
-        return None if isinstance(found, Refusal) else found
+        return None if isinstance(found, ClauseRefusal) else found
 
     def _root_type(self, facts: Mapping[str, TensorFacts], root: str) -> TensorType:
         found = facts[root].type
@@ -223,7 +223,7 @@ class Answerer:
 
     def _bind(
         self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
-    ) -> Refusal | None:
+    ) -> ClauseRefusal | None:
         """Binds attributes by name; the reason where a required value differs."""
         required = []
         for site in self.clause.query.sites:
@@ -308,8 +308,8 @@ def is_number(fact: TensorFacts, wanted: int | float) -> bool:
         return False
 
 
-def _other(site: Site, attribute: str, wanted: str, found: str) -> Refusal:
-    return Refusal(ATTRIBUTES, f"{site.constructor.op} with {attribute} = {wanted}", f"{attribute} = {found}")
+def _other(site: MatchedOperator, attribute: str, wanted: str, found: str) -> ClauseRefusal:
+    return ClauseRefusal(ATTRIBUTES, f"{site.constructor.op} with {attribute} = {wanted}", f"{attribute} = {found}")
 
 
 def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, TensorType], ...]:
@@ -320,7 +320,7 @@ def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, 
 
 
 def _means(
-    site: Site, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
+    site: MatchedOperator, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
 ) -> bool:
     """Whether a required attribute says the same as a node's, which are in normal form: an axis may be counted from the
     end, padding given by ``auto_pad``, and an equation written in other letters.

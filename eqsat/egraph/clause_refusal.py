@@ -13,7 +13,7 @@ from eqsat.rules.wording import required_and_found
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClauseRefusal:
     """Attributes:
     progress: How far the match got, from 0 to 1: operators, then attributes, then conditions, then the right side.
     requirement, actual: In words; empty for a condition.
@@ -45,6 +45,6 @@ ATTRIBUTES, CONDITIONS, RIGHT = 0.1, 0.2, 0.9
 """Progress at which each stage begins."""
 
 
-def of_condition(failed: Condition, position: int, count: int, env: Mapping[str, object]) -> Refusal:
+def of_condition(failed: Condition, position: int, count: int, env: Mapping[str, object]) -> ClauseRefusal:
     """The refusal by one of ``count`` conditions."""
-    return Refusal(CONDITIONS + (RIGHT - CONDITIONS) * position / count, condition=failed, env=env)
+    return ClauseRefusal(CONDITIONS + (RIGHT - CONDITIONS) * position / count, condition=failed, env=env)

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.egraph.language import ABSENT
-from eqsat.egraph.query import Site
+from eqsat.egraph.query import MatchedOperator
 
 MOST_COMBINATIONS = 2_000_000
 """Matches of a clause in one round, beyond which it is not searched; a million take some seconds and 300 MB."""
 
 
-def most_matches(sites: Sequence[Site], tables: Mapping[str, Any]) -> int:
+def most_matches(sites: Sequence[MatchedOperator], tables: Mapping[str, Any]) -> int:
     """An upper bound: the operators are joined one by one, each as often as the fullest key occurs.
 
     Args:
@@ -37,7 +37,7 @@ def most_matches(sites: Sequence[Site], tables: Mapping[str, Any]) -> int:
     return total
 
 
-def _columns(site: Site) -> list[tuple[int, str]]:
+def _columns(site: MatchedOperator) -> list[tuple[int, str]]:
     """Positions and variables of the operands, -1 for the result; position 0 is that of the attributes."""
     operands = [(i, v) for i, v in enumerate(site.operands, start=1) if v != ABSENT]
     return [(-1, site.value), *operands]

@@ -19,7 +19,7 @@ from eqsat.egraph.free_constants import GATHERINGS
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.egraph.right_side import BuildStep, LayoutBuilder, StepOrder
-from eqsat.egraph.signature import ClauseSignature, Column, const_names, variables_of
+from eqsat.egraph.signature import ClauseSignature, SignatureColumn, const_names, variables_of
 from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
     Composite,
@@ -54,7 +54,7 @@ class CompiledClause:
     definition: Rule | Composite
     target: str
     query: Query
-    columns: tuple[Column, ...]
+    columns: tuple[SignatureColumn, ...]
     constants: tuple[str, ...]
     layout: StepOrder | None
     absent: frozenset[str]
@@ -78,7 +78,7 @@ class CompiledClause:
             v for op, operands in [*sites, *built] if requires_finite(op) for v in operands if v is not None
         )
         self.watched = frozenset(v for v in read if v in self.query.leaves)
-        columns = [Column("numbers", v) for v in read if v in self.watched]
+        columns = [SignatureColumn("numbers", v) for v in read if v in self.watched]
         self.columns = tuple(dict.fromkeys([*self.columns, *columns]))
 
     @property
@@ -102,7 +102,7 @@ class CompiledClause:
         unions.
         """
         self.recorded = True
-        attributes = (Column("attrs", site.attrs) for site in self.query.sites)
+        attributes = (SignatureColumn("attrs", site.attrs) for site in self.query.sites)
         self.columns = tuple(dict.fromkeys([*self.columns, *attributes]))
 
     @property
@@ -243,7 +243,7 @@ class _Parts:
     clause: Clause
     query: Query
     layout: StepOrder | None
-    columns: tuple[Column, ...]
+    columns: tuple[SignatureColumn, ...]
     constants: tuple[str, ...]
     built: tuple[Constructor, ...]
 

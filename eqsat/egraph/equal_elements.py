@@ -25,14 +25,14 @@ _FIRST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementBits:
     """A number of an element type, by its bits."""
 
     dtype: ir.DataType
     bits: bytes
 
     @classmethod
-    def of(cls, value: np.ndarray, dtype: ir.DataType) -> Element:
+    def of(cls, value: np.ndarray, dtype: ir.DataType) -> ElementBits:
         return cls(dtype, value.tobytes())
 
     def numpy(self) -> np.ndarray:
@@ -40,7 +40,7 @@ class Element:
         return np.frombuffer(self.bits, self.dtype.numpy()).reshape(())
 
 
-def element_of(array: np.ndarray, dtype: ir.DataType) -> Element | None:
+def element_of(array: np.ndarray, dtype: ir.DataType) -> ElementBits | None:
     """What all elements of an array equal to the last bit, None if they differ or are not numbers."""
     if not array.size or array.dtype == object:
         return None
@@ -48,15 +48,15 @@ def element_of(array: np.ndarray, dtype: ir.DataType) -> Element | None:
     bits = flat.view(np.uint8).reshape(flat.size, -1)
     if flat[0] != flat[0] or not (bits[:_FIRST] == bits[0]).all() or not (bits == bits[0]).all():
         return None
-    return Element.of(flat[:1], dtype)
+    return ElementBits.of(flat[:1], dtype)
 
 
-def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[Element | None]) -> Element | None:
+def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[ElementBits | None]) -> ElementBits | None:
     """What all elements of an operator's result equal, by what those of its constant operands equal."""
     if op == OpKey("", "ConstantOfShape"):
         value = attr(attrs, "value")
         if value is None:
-            return Element.of(np.zeros(1, np.float32), ir.DataType.FLOAT)
+            return ElementBits.of(np.zeros(1, np.float32), ir.DataType.FLOAT)
         return element_of(value.array, value.dtype) if isinstance(value, TensorAttr) else None
     if not has(op, Trait.ELEMENTWISE):
         return operands[0] if keeps_numbers(op) else None

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.equal_elements import Element, element_of
+from eqsat.egraph.equal_elements import ElementBits, element_of
 from eqsat.ops.interval_arithmetic import ConstantBounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
@@ -53,7 +53,7 @@ class Table(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant:
+class InternedConstant:
     """A constant tensor; ``tensor`` is None for the absent input.
 
     ``residue`` is the part that rounding removed, if a rule made the constant, see :func:`eqsat.ops.wide.residue_of`.
@@ -76,7 +76,7 @@ class Constants:
     """Constants: small ones by content and residue of rounding, large ones by identity of the tensor."""
 
     def __init__(self) -> None:
-        self._items: list[Constant] = [Constant(None, None)]
+        self._items: list[InternedConstant] = [InternedConstant(None, None)]
         self._ids: dict[Hashable, int] = {}
         self._kept: list[ir.TensorProtocol] = []
 
@@ -92,13 +92,13 @@ class Constants:
         found = self._ids.get(key)
         if found is None:
             found = self._ids[key] = len(self._items)
-            self._items.append(Constant(kind, tensor, residue))
+            self._items.append(InternedConstant(kind, tensor, residue))
         return found
 
     def of_array(self, array: np.ndarray, dtype: ir.DataType, residue: np.ndarray | None = None) -> int:
         return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype), residue)
 
-    def __getitem__(self, number: int) -> Constant:
+    def __getitem__(self, number: int) -> InternedConstant:
         return self._items[number]
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Numbers:
 
     constant: int = 0
     bounds: ConstantBounds | None = None
-    element: Element | None = None
+    element: ElementBits | None = None
 
 
 class Types(Table[TensorType | None]):
@@ -146,10 +146,10 @@ class Tables:
         self.composites: Table[Hashable] = Table()
         self._wide: dict[int, Wide] = {}
         self._bounds: dict[int, ConstantBounds] = {}
-        self.elements: Table[Element] = Table()
-        self._element: dict[int, Element | None] = {}
+        self.elements: Table[ElementBits] = Table()
+        self._element: dict[int, ElementBits | None] = {}
 
-    def element(self, numbers: Numbers) -> Element | None:
+    def element(self, numbers: Numbers) -> ElementBits | None:
         """What all elements of a constant expression equal, None if they differ or are not known."""
         if numbers.element is not None or not numbers.constant:
             return numbers.element

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.egraph.language import ABSENT
-from eqsat.egraph.query import Site
+from eqsat.egraph.query import MatchedOperator
 
 MOST_ROWS = 2048
 """Rows of all tables of a pattern beyond which egglog is given its rule unseen: it searches large tables faster."""
@@ -28,7 +28,7 @@ class Columns:
         self.tables = tables
         self._read: dict[tuple[str, int], frozenset[Any]] = {}
 
-    def may_join(self, sites: Sequence[Site]) -> bool:
+    def may_join(self, sites: Sequence[MatchedOperator]) -> bool:
         """Whether each operator of a pattern occurs, and each tensor between two of them may be the same class.
 
         Never false of a pattern that matches.

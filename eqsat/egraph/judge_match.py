@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.egraph.answer import Answerer
-from eqsat.egraph.clause_refusal import CONDITIONS, RIGHT, Refusal
+from eqsat.egraph.clause_refusal import CONDITIONS, RIGHT, ClauseRefusal
 from eqsat.egraph.compile_rules import CompiledClause, Compiler
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.magnitudes import UNBOUNDED, bound
 from eqsat.egraph.partial import Partial, PartialMatcher
 from eqsat.egraph.saturate import Saturation
-from eqsat.egraph.signature import FUNCTIONS, Column
+from eqsat.egraph.signature import FUNCTIONS, SignatureColumn
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.egraph.template import Answer
 from eqsat.rules.ast import Composite, Rule
@@ -56,7 +56,7 @@ class Judge:
 
     def judge(
         self, definition: Rule | Composite, number: int, target: str, match: Partial
-    ) -> tuple[CompiledClause, Classes, Answer | Refusal]:
+    ) -> tuple[CompiledClause, Classes, Answer | ClauseRefusal]:
         """Whether a rule or composite applies to a whole match.
 
         Args:
@@ -106,7 +106,7 @@ class Judge:
 
     def _answer(
         self, clause: CompiledClause, answerer: Answerer, classes: Classes, attrs: Mapping[str, Attrs]
-    ) -> Answer | Refusal:
+    ) -> Answer | ClauseRefusal:
         absent = TensorFacts(None, None, False, False)
         numbers = {variable for variable, _ in clause.query.numbers}
         facts = {
@@ -114,19 +114,21 @@ class Judge:
             for v, c in classes.items()
         }
         env = answerer.names(facts, attrs)
-        if isinstance(env, Refusal):
+        if isinstance(env, ClauseRefusal):
             return env
         refused = answerer.conditions(env, constants=True)
         roots = [classes[root] for root in clause.query.roots]
         if refused is None and any(c is not None and self.snapshot.constant[c] for c in roots):
-            refused = Refusal(CONDITIONS, "a value that depends on inputs", "a constant, which is computed in advance")
+            refused = ClauseRefusal(
+                CONDITIONS, "a value that depends on inputs", "a constant, which is computed in advance"
+            )
         if refused is None and clause.layout is None and len(set(roots)) < len(roots):
-            refused = Refusal(CONDITIONS, "results that are different values", "results that are equal")
+            refused = ClauseRefusal(CONDITIONS, "results that are different values", "results that are equal")
         key: list[int] = []
         for column in clause.columns if refused is None else ():
             number = self._number(column, classes, attrs)
             if number is None:
-                return Refusal(RIGHT, *self._unknown(column, clause))
+                return ClauseRefusal(RIGHT, *self._unknown(column, clause))
             key.append(number)
         return refused or answerer.judge(tuple(key))
 
@@ -136,7 +138,7 @@ class Judge:
         reach = bound(self._table("bound").get(eclass, UNBOUNDED))
         return replace(facts, free_term=term, free_factor=factor, bound=reach)
 
-    def _number(self, column: Column, classes: Classes, attrs: Mapping[str, Attrs]) -> int | None:
+    def _number(self, column: SignatureColumn, classes: Classes, attrs: Mapping[str, Attrs]) -> int | None:
         if column.kind == "attrs":
             return self.saturation.tables.attrs.id(attrs[column.variable])
         eclass = classes[column.variable]
@@ -157,7 +159,7 @@ class Judge:
     def _tables(self) -> Mapping[str, Any]:
         return self.saturation.engine.tables()
 
-    def _unknown(self, column: Column, clause: CompiledClause) -> tuple[str, str]:
+    def _unknown(self, column: SignatureColumn, clause: CompiledClause) -> tuple[str, str]:
         name = next((k for k, v in clause.query.tensors.items() if v == column.variable), "")
         what = f"`{name}`" if name else "an operand"
         if column.kind == "type":

@@ -44,7 +44,7 @@ NAME = "known_sizes"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SizeRun:
     """Neighboring sizes of a tensor.
 
     Attributes:
@@ -71,8 +71,8 @@ class KnownSizes:
     tables: Tables
     sizes: dict[int, np.ndarray] = field(default_factory=dict)
     literals: dict[int, dict[int, int]] = field(default_factory=dict)
-    parts: dict[int, Run] = field(default_factory=dict)
-    _runs: dict[Hashable, Run] = field(default_factory=dict)
+    parts: dict[int, SizeRun] = field(default_factory=dict)
+    _runs: dict[Hashable, SizeRun] = field(default_factory=dict)
     _answers: dict[Hashable, tuple[Sequence[TensorType | None], Sequence[np.ndarray | None]]] = field(
         default_factory=dict
     )
@@ -135,7 +135,9 @@ class KnownSizes:
             for end in range(start + 1, len(dims or ()) + 1):
                 sizes = sizes_of_shape("Shape", (("end", end), ("start", start)), dims or ())
                 if _are_known(sizes):
-                    self._runs.setdefault(_content(sizes), Run(tensor, start, None if end == len(dims or ()) else end))
+                    self._runs.setdefault(
+                        _content(sizes), SizeRun(tensor, start, None if end == len(dims or ()) else end)
+                    )
 
     def read_first(self, encoding: Encoding, types: Sequence[int | None]) -> None:
         """Lets nodes read the first of equal arrays of sizes.

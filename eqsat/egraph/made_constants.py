@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.intern import SMALL, Numbers, Tables
-from eqsat.egraph.right_side import BuildStep, Operand, StepOrder
+from eqsat.egraph.right_side import BuildStep, OperandOrigin, StepOrder
 from eqsat.errors import EqsatError
 from eqsat.ops.interval_arithmetic import (
     UNKNOWN,
@@ -156,7 +156,7 @@ class MadeConstants:
         """Whether an infinity, such as the reciprocal of a table's zero, ends here in the integer of the left side."""
         return self.exact and all(t is not None and t.dtype not in FLOATS for t in self._types[index])
 
-    def _require(self, operand: Operand, *, contracted: bool) -> None:
+    def _require(self, operand: OperandOrigin, *, contracted: bool) -> None:
         """Checks constants that are made; matched ones stay unchanged, wherever their numbers are moved."""
         index = operand.step
         known = None if index is None else self._known.get(index)
@@ -171,7 +171,7 @@ class MadeConstants:
         if problem:
             raise OutOfRange(problem)
 
-    def _of(self, operand: Operand) -> Wide | ConstantBounds | None:
+    def _of(self, operand: OperandOrigin) -> Wide | ConstantBounds | None:
         if operand.variable is None:
             assert operand.step is not None
             return self._known.get(operand.step)
@@ -180,7 +180,7 @@ class MadeConstants:
             return None
         return self.tables.wide(numbers) or self.tables.bounds(numbers)
 
-    def _type(self, operand: Operand) -> TensorType | None:
+    def _type(self, operand: OperandOrigin) -> TensorType | None:
         if operand.step is not None:
             return self._types[operand.step][operand.output] if operand.step in self._types else None
         numbers = self.numbers.get(operand.variable or "")

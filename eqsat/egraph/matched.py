@@ -11,8 +11,8 @@ from functools import cached_property
 
 from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.language import COMMUTED, Constructor
-from eqsat.egraph.query import Site
-from eqsat.egraph.right_side import BuildStep, ConstantStep, Operand, StepOrder
+from eqsat.egraph.query import MatchedOperator
+from eqsat.egraph.right_side import BuildStep, ConstantStep, OperandOrigin, StepOrder
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.egraph.template import Answer
 from eqsat.ops.properties import is_commutative
@@ -37,7 +37,7 @@ class MatchedNodes:
         self.absent = absent
         self.index = {key_of(node): i for i, node in enumerate(snapshot.nodes)}
 
-    def left(self, site: Site, classes: dict[str, int | None], numbers: dict[str, int]) -> int | None:
+    def left(self, site: MatchedOperator, classes: dict[str, int | None], numbers: dict[str, int]) -> int | None:
         """The e-node that a root matched."""
         children = tuple(self._operand(classes.get(v)) for v in site.operands)
         attrs = self.snapshot.tables.attrs[numbers[site.attrs]]
@@ -69,7 +69,7 @@ class MatchedNodes:
         return self.snapshot.tables.attrs[answer.columns[step]]
 
     def _class(
-        self, layout: StepOrder, operand: Operand | None, built: list[int | None], classes: dict[str, int | None]
+        self, layout: StepOrder, operand: OperandOrigin | None, built: list[int | None], classes: dict[str, int | None]
     ) -> int | None:
         if operand is None:
             return None
@@ -88,7 +88,7 @@ class MatchedNodes:
     def right(
         self,
         layout: StepOrder,
-        root: Operand,
+        root: OperandOrigin,
         built: list[int | None],
         classes: dict[str, int | None],
         left: int | None,

@@ -13,7 +13,7 @@ from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MatchedOperator:
     """One matched operator: its constructor, the egglog variables of its value and attributes, its operands."""
 
     match: Match
@@ -39,7 +39,7 @@ class Query:
     """
 
     atoms: list[str] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[MatchedOperator] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
     tensors: dict[str, str] = field(default_factory=dict)
     rests: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
 def _sort(query: Query) -> None:
     """Puts operators after their operands: a name may be read before the node that it names."""
     position = {site.value: i for i, site in enumerate(query.sites)}
-    placed: dict[int, Site] = {}
+    placed: dict[int, MatchedOperator] = {}
 
     def place(i: int, above: tuple[int, ...]) -> None:
         if i in placed or i in above:
@@ -214,7 +214,7 @@ class _Builder:
             query.atoms.append(f"(= {value} (out m_{attrs} {match.output}))")
         else:
             query.atoms.append(f"(= {value} {constructor.call(attrs, operands)})")
-        query.sites.append(Site(match, constructor, value, attrs, operands))
+        query.sites.append(MatchedOperator(match, constructor, value, attrs, operands))
         return value
 
     def _operands(self, match: Match, constructor: Constructor) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandOrigin:
     """The origin of an operand: an egglog variable, or an earlier step (and one of its outputs)."""
 
     variable: str | None = None
@@ -43,7 +43,7 @@ class BuildStep:
 
     template: Build
     constructor: Constructor
-    operands: tuple[Operand | None, ...]
+    operands: tuple[OperandOrigin | None, ...]
 
 
 Step = ConstantStep | BuildStep
@@ -58,7 +58,7 @@ class StepOrder:
     """
 
     steps: tuple[Step, ...]
-    roots: tuple[Operand, ...]
+    roots: tuple[OperandOrigin, ...]
     constant: tuple[int, ...] = ()
 
     @property
@@ -95,7 +95,7 @@ class StepOrder:
                             found.setdefault(operand.variable)
         return list(found)
 
-    def _operands(self) -> Iterator[Operand]:
+    def _operands(self) -> Iterator[OperandOrigin]:
         for step in self.steps:
             if isinstance(step, BuildStep):
                 yield from (o for o in step.operands if o is not None)
@@ -127,7 +127,7 @@ class StepOrder:
             needed.add(i)
         return needed
 
-    def expression(self, operand: Operand | None, folded: frozenset[int] = frozenset()) -> str:
+    def expression(self, operand: OperandOrigin | None, folded: frozenset[int] = frozenset()) -> str:
         """The egglog expression of an operand."""
         if operand is None:
             return ABSENT
@@ -200,7 +200,7 @@ class LayoutBuilder:
                     found[i] = frozenset(read)
         return tuple(found)
 
-    def _is_literal(self, operand: Operand) -> bool:
+    def _is_literal(self, operand: OperandOrigin) -> bool:
         return operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
 
     def _count_outputs(self, template: Template | None) -> None:
@@ -234,24 +234,24 @@ class LayoutBuilder:
             return max((s.constructor.outputs for s in sites if s.operands[1:] == (variable,)), default=0)
         return max((s.constructor.outputs for s in sites if s.match.bind in template.spread), default=0)
 
-    def _operand(self, template: Template | None) -> Operand | None:
+    def _operand(self, template: Template | None) -> OperandOrigin | None:
         if template is None:
             return None
         if isinstance(template, Name):
             if template.name in self.absent:
                 return None
-            return Operand(variable=self.query.tensors[template.name])
+            return OperandOrigin(variable=self.query.tensors[template.name])
         if isinstance(template, Number | Tensor):
-            return Operand(step=self._step(template, ConstantStep(template)))
+            return OperandOrigin(step=self._step(template, ConstantStep(template)))
         assert isinstance(template, Build), f"{template} cannot stand here"
         return self._build(template)
 
-    def _build(self, template: Build) -> Operand | None:
+    def _build(self, template: Build) -> OperandOrigin | None:
         op = template.op if isinstance(template.op, OpKey) else self.operators[template.op]
-        operands: list[Operand | None] = []
+        operands: list[OperandOrigin | None] = []
         for arg in template.args:
             if isinstance(arg, Rest):
-                operands += [self._each(arg, Operand(variable=v)) for v in self.query.rests[arg.name]]
+                operands += [self._each(arg, OperandOrigin(variable=v)) for v in self.query.rests[arg.name]]
             else:
                 operands.append(self._operand(arg))
         left = remainder(op, [operand is not None for operand in operands])
@@ -262,17 +262,19 @@ class LayoutBuilder:
         size = self._sizes[template.node]
         outputs = size if size > 1 or has_variadic_outputs(op) else 0
         step = BuildStep(template, Constructor(op, len(operands), outputs), tuple(operands))
-        return Operand(step=self._step(template.node, step), output=template.output)
+        return OperandOrigin(step=self._step(template.node, step), output=template.output)
 
-    def _each(self, rest: Rest, operand: Operand) -> Operand:
+    def _each(self, rest: Rest, operand: OperandOrigin) -> OperandOrigin:
         """One of several operands, with the operator that is applied to each."""
         if rest.each is None:
             return operand
         template = Build(rest.each, (), (), (), 0, rest.place)
         step = BuildStep(template, Constructor(rest.each, 1), (operand,))
-        return Operand(step=self._step((rest.each, operand), step))
+        return OperandOrigin(step=self._step((rest.each, operand), step))
 
-    def _remaining(self, left: Remainder, template: Build, operands: list[Operand | None]) -> Operand | None:
+    def _remaining(
+        self, left: Remainder, template: Build, operands: list[OperandOrigin | None]
+    ) -> OperandOrigin | None:
         """Arithmetic with an absent operand."""
         if left == Remainder.UNDEFINED:
             raise RuleError("a divisor is required", place=str(template.place), actual="an absent operand")
@@ -280,7 +282,7 @@ class LayoutBuilder:
             return {Remainder.LEFT: operands[0], Remainder.RIGHT: operands[-1]}.get(left)
         negated = Build(NEG, template.args[1:], (), (), 0, template.place)
         step = BuildStep(negated, Constructor(NEG, 1), (operands[1],))
-        return Operand(step=self._step(("neg", template.node), step))
+        return OperandOrigin(step=self._step(("neg", template.node), step))
 
     def _step(self, key: Any, step: Step) -> int:
         if key not in self._known:

@@ -45,7 +45,7 @@ _PREFIXES = dict(zip(FUNCTIONS, "tcnqspb", strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SignatureColumn:
     """One column of a signature: the id of an egglog variable's attributes, type, value, or numbers."""
 
     kind: str
@@ -72,13 +72,13 @@ class ClauseSignature:
         self.query = query
         self.layout = layout
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[SignatureColumn, ...]:
         query, columns = self.query, {}
         nodes = {s.match.bind: s for s in query.sites if s.match.bind}
         nodes |= {alias: nodes[name] for alias, name in self.clause.aliases.items() if name in nodes}
 
         def add(kind: str, variable: str) -> None:
-            columns.setdefault(Column(kind, variable))
+            columns.setdefault(SignatureColumn(kind, variable))
 
         for site in query.sites:
             if self.layout is None or site.match.attrs:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.egraph.affordable import unaffordable
 from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.enode import ENode as ENode
-from eqsat.egraph.intern import Constant, Tables
+from eqsat.egraph.intern import InternedConstant, Tables
 from eqsat.egraph.language import COMMUTED, ORIGINAL, Constructor
 from eqsat.egraph.saturate import Saturation
 from eqsat.schema.types import OpKey, TensorType
@@ -42,7 +42,7 @@ class Snapshot:
     classes: list[list[int]]
     types: list[TensorType | None]
     constant: list[bool]
-    value: list[Constant | None]
+    value: list[InternedConstant | None]
     refs: dict[ir.Value, int]
     inputs: list[ir.Value]
     rules: list[str]
@@ -87,7 +87,7 @@ class Reader:
         size = len(self.ids)
         types: list[TensorType | None] = [None] * size
         constant = [False] * size
-        value: list[Constant | None] = [None] * size
+        value: list[InternedConstant | None] = [None] * size
         for row in self.tables["type"].rows:
             types[self._class(row.inputs[0])] = saturation.tables.types[self.to_int(row.output)]
         for name in ("isc", "iscm"):

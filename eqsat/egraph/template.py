@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
-from eqsat.egraph.right_side import BuildStep, ConstantStep, Operand, StepOrder
+from eqsat.egraph.right_side import BuildStep, ConstantStep, OperandOrigin, StepOrder
 from eqsat.egraph.shape_operands import EXPAND, RESHAPE, shape_operand
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
@@ -106,7 +106,7 @@ class Evaluation:
             self._columns[step] = constant
         return Answer(tuple(self._columns), frozenset(self._made.folded()))
 
-    def _facts(self, operand: Operand) -> TensorFacts:
+    def _facts(self, operand: OperandOrigin) -> TensorFacts:
         if operand.variable is not None:
             return self.facts[operand.variable]
         assert operand.step is not None
@@ -130,7 +130,7 @@ class Evaluation:
         for i, constant in pending:
             value = self._shape(constant, op, types[0]) if i == 1 else None
             self._constant(constant, self._operand_dtype(op, i, types, constant), None, value)
-            facts = self._facts(Operand(step=constant))
+            facts = self._facts(OperandOrigin(step=constant))
             types[i], values[i] = facts.type, facts.value
         if any(t is None for t, o in zip(types, step.operands, strict=True) if o is not None):
             raise NotApplicable("the type of an operand is unknown")

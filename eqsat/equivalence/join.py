@@ -25,7 +25,7 @@ from eqsat.rules.tree import replaced
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.metadata import is_own_domain
 from eqsat.schema.types import TensorType, type_of
-from eqsat.stages.load import Loaded, load
+from eqsat.stages.load import LoadedInput, load
 from eqsat.stages.options import SearchOptions
 
 PROOFS = "proofs"
@@ -47,8 +47,8 @@ class Joined:
         notes: What was assumed, a sentence each.
     """
 
-    first: Loaded
-    second: Loaded
+    first: LoadedInput
+    second: LoadedInput
     rules: tuple[Rule, ...]
     inputs: Pairs
     outputs: Pairs
@@ -91,7 +91,7 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
     return Joined(first, second, rules, inputs, outputs, (*said, *more))
 
 
-def _plain(loaded: Loaded) -> Loaded:
+def _plain(loaded: LoadedInput) -> LoadedInput:
     """As it was given, before rules were carried out on it, and without eqsat's own operators: what they mean is
     proven, and not how they are called.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from eqsat.egraph.clause_refusal import Refusal
+from eqsat.egraph.clause_refusal import ClauseRefusal
 from eqsat.egraph.compile_rules import expanded
 from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.partial import Partial
@@ -23,7 +23,7 @@ class NearMisses:
     def __init__(self, judge: Judge) -> None:
         self.judge = judge
         self._matches: dict[int, dict[int, list[Partial]]] = {}
-        self._judged: dict[int, Refusal | None] = {}
+        self._judged: dict[int, ClauseRefusal | None] = {}
 
     def reason(self, target: Target, node: ENode, otherwise: str) -> str:
         """The condition that keeps an operator out of the target's composites, as a phrase.
@@ -36,7 +36,7 @@ class NearMisses:
         Returns:
             The reason, empty if there is none: some composite matches and meets all conditions, but costs more.
         """
-        best: tuple[Refusal, Composite] | None = None
+        best: tuple[ClauseRefusal, Composite] | None = None
         for composite in target.composites:
             if node.op not in operators(*composite.patterns):
                 continue
@@ -70,8 +70,8 @@ class NearMisses:
             self._matches[id(composite)] = found
         return self._matches[id(composite)]
 
-    def _judge(self, composite: Composite, target: str, match: Partial) -> Refusal | None:
+    def _judge(self, composite: Composite, target: str, match: Partial) -> ClauseRefusal | None:
         if id(match) not in self._judged:
             _, _, answer = self.judge.judge(composite, 0, target, match)
-            self._judged[id(match)] = answer if isinstance(answer, Refusal) else None
+            self._judged[id(match)] = answer if isinstance(answer, ClauseRefusal) else None
         return self._judged[id(match)]

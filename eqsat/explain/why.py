@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from eqsat.audit.expressions import ENodeText
-from eqsat.egraph.clause_refusal import Refusal
+from eqsat.egraph.clause_refusal import ClauseRefusal
 from eqsat.egraph.compile_rules import CompiledClause, expanded
 from eqsat.egraph.judge_match import Classes, Judge
 from eqsat.egraph.language import ORIGINAL
@@ -208,7 +208,7 @@ class Why:
             place = Place(node, "partial", matched, operators, required, found)
             return _Seen(place, (share, len(matched), match.met))
         clause, variables, answer = self.judge.judge(definition, number, target, match)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, ClauseRefusal):
             required, found = answer.words
             place = Place(node, "refused", matched, operators, required, found)
             return _Seen(place, (answer.progress, len(matched)))

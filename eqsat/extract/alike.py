@@ -25,7 +25,7 @@ COARSE = 100
 
 
 @dataclass(frozen=True)
-class Form:
+class CanonicalProblem:
     """A problem with its classes and e-nodes in an order of its own.
 
     Attributes:
@@ -47,13 +47,15 @@ class Known:
 
     _of: dict[tuple[object, ...], tuple[list[tuple[int, int]] | None, float, float]] = field(default_factory=dict)
 
-    def keep(self, form: Form, choices: Mapping[int, Choice] | None, bound: float, gap: float) -> None:
+    def keep(self, form: CanonicalProblem, choices: Mapping[int, Choice] | None, bound: float, gap: float) -> None:
         """Keeps a solution, which was searched up to a gap."""
         place = {node: i for i, node in enumerate(form.nodes)}
         program = None if choices is None else [(place[c.node], c.target) for c in choices.values()]
         self._of[form.key] = program, bound - form.base, gap
 
-    def find(self, problem: Problem, form: Form, gap: float) -> tuple[dict[int, Choice] | None, float, float] | None:
+    def find(
+        self, problem: Problem, form: CanonicalProblem, gap: float
+    ) -> tuple[dict[int, Choice] | None, float, float] | None:
         """The program, its cost here and the bound, if a problem that is alike has been searched up to this gap."""
         program, bound, reached = self._of.get(form.key, (None, 0.0, np.inf))
         if reached > gap:
@@ -67,7 +69,7 @@ class Known:
         return choices, program_cost(problem, choices), bound
 
 
-def form_of(problem: Problem, leaves: set[int]) -> Form:
+def form_of(problem: Problem, leaves: set[int]) -> CanonicalProblem:
     """The form of a problem.
 
     Args:
@@ -109,7 +111,7 @@ def form_of(problem: Problem, leaves: set[int]) -> Form:
         tuple(problem.dispatch.tolist()),
         round(float(np.log2(scale)) * 1e11),
     )
-    return Form(key, nodes, base, COARSE * unit * (len(nodes) + 2 * problem.classes))
+    return CanonicalProblem(key, nodes, base, COARSE * unit * (len(nodes) + 2 * problem.classes))
 
 
 def _without_base(problem: Problem, leaves: set[int]) -> tuple[Problem, float]:

@@ -9,7 +9,7 @@ from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import needed, program_cost
 
 
-class Attempt:
+class IndirectSearch:
     """What such searches have in common.
 
     Args:

@@ -17,7 +17,7 @@ HOST = 0
 
 
 @dataclass(frozen=True)
-class Cost:
+class ProgramCost:
     """The parts of a program's cost, in seconds."""
 
     nodes: float
@@ -67,7 +67,7 @@ def needed(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, Choice]
     return None if order is None else {wanted[i]: choices[wanted[i]] for i in order}
 
 
-def cost_of(problem: Problem, choices: Mapping[int, Choice]) -> Cost:
+def cost_of(problem: Problem, choices: Mapping[int, Choice]) -> ProgramCost:
     """The cost of a feasible program by its parts.
 
     Args:
@@ -82,7 +82,7 @@ def cost_of(problem: Problem, choices: Mapping[int, Choice]) -> Cost:
     read = readers(problem, choices)
     nodes = math.fsum(float(problem.cost[choice.node, choice.target]) for choice in choices.values())
     moved = math.fsum(copies(problem, c, choices[c].target, read[c]) for c in classes)
-    return Cost(nodes, moved, staging.cost, staging)
+    return ProgramCost(nodes, moved, staging.cost, staging)
 
 
 def program_cost(problem: Problem, choices: Mapping[int, Choice]) -> float:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.extract.indirect_search import Attempt
+from eqsat.extract.indirect_search import IndirectSearch
 from eqsat.extract.problem import Problem
 from eqsat.extract.reduce.dominators import Dominators
 from eqsat.extract.shared import SharedSearch
 
 
-class RelaxedSearch(Attempt):
+class RelaxedSearch(IndirectSearch):
     """Search the relaxed problem part by part; its best program gets its exact price."""
 
     def run(self) -> bool:

@@ -13,7 +13,7 @@ from eqsat.extract.alike import Known
 from eqsat.extract.context import Makers, SharedClasses, State, chosen_of, context_problem, find_context, rest_problem
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.indirect_search import Attempt
+from eqsat.extract.indirect_search import IndirectSearch
 from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem
@@ -44,11 +44,11 @@ class _Case:
     bound: float
 
 
-class SharedSearch(Attempt):
+class SharedSearch(IndirectSearch):
     """Search for the best program of a reduced problem with a context.
 
     Args:
-        problem, effort, gap, seed: As of :class:`eqsat.extract.indirect_search.Attempt`.
+        problem, effort, gap, seed: As of :class:`eqsat.extract.indirect_search.IndirectSearch`.
         known: Solutions of parts.
         joining: Whether results of the context may join what reads them; that takes more cases.
     """

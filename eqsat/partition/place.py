@@ -81,7 +81,7 @@ class CarriedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class AnnotatedModel:
     """A model on which rules were carried out.
 
     Attributes:
@@ -95,7 +95,7 @@ class Placed:
     carried_out: CarriedOut | None = None
 
 
-def place(model: ir.Model, rules: Sequence[Rule]) -> Placed:
+def place(model: ir.Model, rules: Sequence[Rule]) -> AnnotatedModel:
     """Applies rules that place annotations, or that prepare a model.
 
     Args:
@@ -103,7 +103,7 @@ def place(model: ir.Model, rules: Sequence[Rule]) -> Placed:
         rules: All of them are applied, in their order if several match one value.
     """
     if not rules:
-        return Placed(model)
+        return AnnotatedModel(model)
     result = model.clone()
     saturation = Saturation(result, rules, (), Limits(iterations=1, nodes=_ALL_MATCHES, matches=_ALL_MATCHES))
     saturation.run()
@@ -115,9 +115,9 @@ def place(model: ir.Model, rules: Sequence[Rule]) -> Placed:
             writer.place(value)
     made = {_name(node): number for node, number in writer.made_nodes.items() if node.graph is not None}
     if not made:
-        return Placed(model, statistics)
+        return AnnotatedModel(model, statistics)
     renamed = {_name(node): name for node, name in own.items() if _name(node) != name}
-    return Placed(load(result), statistics, CarriedOut(saturation, writer.egraph, made, renamed))
+    return AnnotatedModel(load(result), statistics, CarriedOut(saturation, writer.egraph, made, renamed))
 
 
 def _name(node: ir.Node) -> str:

@@ -78,7 +78,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class PlanRegion:
     """A maximal convex piece of the program on one target.
 
     Attributes:

@@ -8,11 +8,11 @@ the nodes so that the launches are fewest; here the pieces get names, inputs and
 from __future__ import annotations
 
 from eqsat.extract.regions.stages import stages
-from eqsat.partition.plan import Plan, Region
+from eqsat.partition.plan import Plan, PlanRegion
 from eqsat.partition.subgraphs import reads
 
 
-def regions(plan: Plan, counts: dict[str, int] | None = None) -> list[Region]:
+def regions(plan: Plan, counts: dict[str, int] | None = None) -> list[PlanRegion]:
     """Regions of a program in execution order, pieces on the host included.
 
     Args:
@@ -38,7 +38,7 @@ def regions(plan: Plan, counts: dict[str, int] | None = None) -> list[Region]:
         outputs = (v for i in nodes for v in plan.nodes[i].outputs if v is not None and v in needed)
         number = counts[plan.targets[target]] = counts.get(plan.targets[target], -1) + 1
         name = f"{plan.targets[target]}_{number}"
-        result.append(Region(name, target, tuple(nodes), tuple(inputs), tuple(outputs)))
+        result.append(PlanRegion(name, target, tuple(nodes), tuple(inputs), tuple(outputs)))
     return result
 
 

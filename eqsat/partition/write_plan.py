@@ -35,7 +35,7 @@ from eqsat.partition.onnx_nodes import (
     make_value,
     set_type,
 )
-from eqsat.partition.plan import Plan, PlanNode, Region
+from eqsat.partition.plan import Plan, PlanNode, PlanRegion
 from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.partition.value_names import output_name, value_names
 from eqsat.schema import opset
@@ -70,7 +70,7 @@ _CONSTANT = OpKey("", "Constant")
 _Scope = dict[int, ir.Value]
 
 
-def to_model(plan: Plan, regions: Sequence[Region], original: ir.Model) -> ir.Model:
+def to_model(plan: Plan, regions: Sequence[PlanRegion], original: ir.Model) -> ir.Model:
     """Writes a program as a model.
 
     Args:
@@ -112,7 +112,7 @@ class _Writer:
         self.nodes: list[ir.Node] = []
         self.functions: list[ir.Function] = []
 
-    def write(self, regions: Sequence[Region]) -> ir.Model:
+    def write(self, regions: Sequence[PlanRegion]) -> ir.Model:
         plan, original = self.plan, self.original
         inputs = [_declaration(value, self.names.of[vid]) for vid, value in plan.inputs]
         self.scope.update({vid: value for (vid, _), value in zip(plan.inputs, inputs, strict=True)})
@@ -199,7 +199,7 @@ class _Writer:
             self.initializers.append(value)
         return self.scope[vid]
 
-    def _host_region(self, region: Region) -> None:
+    def _host_region(self, region: PlanRegion) -> None:
         marks = {TARGET: self.plan.targets[0], REGION: region.name}
         for index in region.nodes:
             node = self.plan.nodes[index]
@@ -231,7 +231,7 @@ class _Writer:
 
     # ---- regions ------------------------------------------------------------------------------------
 
-    def _region(self, region: Region) -> None:
+    def _region(self, region: PlanRegion) -> None:
         """Adds a region's function and the call of it."""
         target = self.plan.targets[region.target]
         scope: _Scope = {}
@@ -278,7 +278,7 @@ class _Writer:
             made.meta[TRUSTED_CALL] = marks[CALL]
         self.nodes.append(made)
 
-    def _region_call(self, call: str, region: Region) -> str:
+    def _region_call(self, call: str, region: PlanRegion) -> str:
         """The C call of a region, with holes for each of its operands, results and sizes."""
         types = self.plan.types
         names = DimensionNames([types.get(v) for v in region.inputs], [types.get(v) for v in region.outputs])

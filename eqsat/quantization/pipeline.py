@@ -35,7 +35,7 @@ from eqsat.schema.chosen_sizes import typical
 from eqsat.schema.declared_operators import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
-from eqsat.stages.load import Loaded, operators_of_options
+from eqsat.stages.load import LoadedInput, operators_of_options
 from eqsat.stages.options import Objective, SearchOptions
 
 EFFORT = 200_000_000_000
@@ -120,7 +120,7 @@ def _quantized(
 
 
 def _with_provenance(
-    result: QuantizationResult, source: Source, model: ir.Model, loaded: Loaded | None
+    result: QuantizationResult, source: Source, model: ir.Model, loaded: LoadedInput | None
 ) -> QuantizationResult:
     return replace(result, summary=replace(result.summary, made=provenance(source, model, loaded)))
 

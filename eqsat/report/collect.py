@@ -17,7 +17,7 @@ from eqsat.ops.operators import operator
 from eqsat.ops.own_operators import ANNOTATIONS, LAYOUTS
 from eqsat.ops.traits import MOVES
 from eqsat.partition.assemble import Assembled
-from eqsat.partition.plan import Region
+from eqsat.partition.plan import PlanRegion
 from eqsat.partition.value_names import value_names
 from eqsat.report import summary as report
 from eqsat.report.memory_map import memory_of_plan
@@ -31,13 +31,13 @@ from eqsat.rules.listing import short_place
 from eqsat.schema.body import Body
 from eqsat.schema.chosen_sizes import typical
 from eqsat.stages.assemble import ExtractedProgram
-from eqsat.stages.load import Loaded
-from eqsat.stages.price import Priced
+from eqsat.stages.load import LoadedInput
+from eqsat.stages.price import PricedGraph
 
 
 def collect(
-    loaded: Loaded,
-    priced: Priced,
+    loaded: LoadedInput,
+    priced: PricedGraph,
     solution: Solution,
     program: ExtractedProgram,
     origins: Mapping[str, Origin],
@@ -110,7 +110,7 @@ def _rule_row(statistics: RuleStatistics, chosen: int) -> report.RuleRow:
     )
 
 
-def _copy_costs(formulation: MappedProblem, solution: Solution, pieces: Sequence[Region]) -> list[float]:
+def _copy_costs(formulation: MappedProblem, solution: Solution, pieces: Sequence[PlanRegion]) -> list[float]:
     """Per region the seconds of copies: in for the first region that reads a value, out of the one that makes it."""
     problem = formulation.problem
     memories = readers(problem, solution.choices)
@@ -144,7 +144,7 @@ def _why_not_the_parts(target: Target, body: Body) -> str:
     return "the host runs it with others in one kernel"
 
 
-def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ...]:
+def _host_rows(assembled: Assembled, priced: PricedGraph) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
     pricing = priced.pricing
     near_misses = NearMisses(Judge(priced.saturated.saturation, pricing.snapshot, pricing.facts))

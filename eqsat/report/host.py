@@ -16,11 +16,11 @@ from eqsat.egraph.snapshot import ENode
 from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.why import Place, Why
 from eqsat.extract.problem import Choice, Solution
-from eqsat.extract.program_cost import HOST, Cost, cost_of, needed
+from eqsat.extract.program_cost import HOST, ProgramCost, cost_of, needed
 from eqsat.report.by_values import NodeValues, covered
 from eqsat.report.forced import Forcing
 from eqsat.rules.expand import operators
-from eqsat.stages.price import Priced
+from eqsat.stages.price import PricedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Placements:
         seconds: For each further extraction.
     """
 
-    def __init__(self, priced: Priced, best: Solution, seconds: float) -> None:
+    def __init__(self, priced: PricedGraph, best: Solution, seconds: float) -> None:
         self.priced = priced
         self.formulation = priced.formulation
         self.problem = priced.formulation.problem
@@ -211,7 +211,7 @@ class Placements:
         return replace(head, reason=reason, nearest=best[1] if best else "", place=best[2] if best else None)
 
 
-def _differences(before: Cost, after: Cost) -> dict[str, float]:
+def _differences(before: ProgramCost, after: ProgramCost) -> dict[str, float]:
     return {
         "extra": after.total - before.total,
         "kernels": after.nodes - before.nodes,

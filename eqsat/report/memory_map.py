@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from eqsat.codegen.memory import Allocation, plan_memory
-from eqsat.partition.plan import Plan, Region
+from eqsat.partition.plan import Plan, PlanRegion
 from eqsat.partition.value_names import value_names
 from eqsat.schema.free_sizes import at_sizes
 
@@ -71,7 +71,7 @@ class MemoryMap:
     tensors: tuple[MemoryRow, ...]
 
 
-def memory_of_plan(plan: Plan, pieces: Sequence[Region], sizes: Mapping[str, int]) -> tuple[MemoryMap, ...]:
+def memory_of_plan(plan: Plan, pieces: Sequence[PlanRegion], sizes: Mapping[str, int]) -> tuple[MemoryMap, ...]:
     """The memory of the targets, the host first.
 
     Args:

@@ -22,7 +22,7 @@ import onnx_ir as ir
 from eqsat.model.load import Source
 from eqsat.model.read.sources import is_text
 from eqsat.rules.listing import short_place
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 from eqsat.version import __version__
 
 PACKAGES = ("egglog", "highspy", "numpy", "onnx", "onnx-ir", "onnxruntime")
@@ -65,7 +65,7 @@ class Provenance:
     date: str = ""
 
 
-def provenance(source: Source, model: ir.Model, loaded: Loaded | None) -> Provenance:
+def provenance(source: Source, model: ir.Model, loaded: LoadedInput | None) -> Provenance:
     """What a result was made from and with.
 
     Args:

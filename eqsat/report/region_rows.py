@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eqsat.ops.own_operators import ANNOTATIONS, LAYOUTS
-from eqsat.partition.plan import Plan, PlanNode, Region
+from eqsat.partition.plan import Plan, PlanNode, PlanRegion
 from eqsat.partition.value_names import value_names
 from eqsat.report.summary import KernelRow, RegionRow
 from eqsat.schema.types import OpKey
@@ -16,7 +16,7 @@ _NO_WORK = ANNOTATIONS | LAYOUTS
 """Identities that say something about a value, or where it lies."""
 
 
-def region_rows(plan: Plan, pieces: Sequence[Region], copies: Sequence[float]) -> tuple[RegionRow, ...]:
+def region_rows(plan: Plan, pieces: Sequence[PlanRegion], copies: Sequence[float]) -> tuple[RegionRow, ...]:
     """The regions in execution order.
 
     Args:
@@ -47,7 +47,7 @@ def region_rows(plan: Plan, pieces: Sequence[Region], copies: Sequence[float]) -
 
 
 def kernel_rows(
-    plan: Plan, pieces: Sequence[Region], places: Mapping[str, str], work: Sequence[Work | None]
+    plan: Plan, pieces: Sequence[PlanRegion], places: Mapping[str, str], work: Sequence[Work | None]
 ) -> tuple[KernelRow, ...]:
     """The kernels in execution order: plain operators and composites.
 

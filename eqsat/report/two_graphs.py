@@ -16,12 +16,14 @@ from eqsat.report.region_rows import operators
 from eqsat.rules.listing import short_place, texts_of
 from eqsat.schema.types import TensorType
 from eqsat.stages.assemble import ExtractedProgram
-from eqsat.stages.load import Loaded
-from eqsat.stages.price import Priced
+from eqsat.stages.load import LoadedInput
+from eqsat.stages.price import PricedGraph
 from eqsat.targets.work import Work
 
 
-def compare(loaded: Loaded, priced: Priced, program: ExtractedProgram, origins: Mapping[str, Origin]) -> Comparison:
+def compare(
+    loaded: LoadedInput, priced: PricedGraph, program: ExtractedProgram, origins: Mapping[str, Origin]
+) -> Comparison:
     """The graph before and after an optimization.
 
     Args:
@@ -35,7 +37,7 @@ def compare(loaded: Loaded, priced: Priced, program: ExtractedProgram, origins: 
     return Comparison(before, after, covered(before, after, origins), _rule_texts(loaded, used))
 
 
-def _before(priced: Priced) -> Graph:
+def _before(priced: PricedGraph) -> Graph:
     """The input as the search received it, wholly on the host; what is constant is left out."""
     pricing, formulation = priced.pricing, priced.formulation
     snapshot, encoding = pricing.snapshot, priced.saturated.saturation.encoding
@@ -77,7 +79,7 @@ def _before(priced: Priced) -> Graph:
     return Graph(tuple(nodes), tuple(edges))
 
 
-def _after(priced: Priced, program: ExtractedProgram, origins: Mapping[str, Origin]) -> Graph:
+def _after(priced: PricedGraph, program: ExtractedProgram, origins: Mapping[str, Origin]) -> Graph:
     """The chosen program with its regions."""
     plan, pricing = program.plan, priced.pricing
     names = value_names(plan).of
@@ -144,7 +146,7 @@ def _typed(name: str, kind: TensorType | None) -> str:
     return f"{name}: {text}" if name else f"constant {text}"
 
 
-def _rule_texts(loaded: Loaded, used: Iterable[str]) -> tuple[RuleText, ...]:
+def _rule_texts(loaded: LoadedInput, used: Iterable[str]) -> tuple[RuleText, ...]:
     rules = {rule.name: rule for rule in loaded.every_rule}
     composites = {f"{t.name}.{c.name}": c for t in loaded.targets for c in t.composites}
     known = {name: found for name in used if (found := rules.get(name) or composites.get(name)) is not None}

@@ -11,12 +11,12 @@ from eqsat.extract.problem import Solution
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.assemble import assemble as assemble_plan
 from eqsat.partition.partition_functions import PartitionFunction, annotate_composites
-from eqsat.partition.plan import Plan, Region
+from eqsat.partition.plan import Plan, PlanRegion
 from eqsat.partition.regions import regions
 from eqsat.partition.subgraphs import with_bodies
 from eqsat.partition.write_plan import to_model
 from eqsat.rules.ast import Target
-from eqsat.stages.price import Priced
+from eqsat.stages.price import PricedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ExtractedProgram:
     """
 
     assembled: Assembled
-    regions: tuple[Region, ...]
+    regions: tuple[PlanRegion, ...]
 
     @property
     def plan(self) -> Plan:
@@ -41,7 +41,7 @@ class ExtractedProgram:
 
 
 def assemble(
-    priced: Priced,
+    priced: PricedGraph,
     solution: Solution,
     targets: Sequence[Target] = (),
     functions: Mapping[str, PartitionFunction] | None = None,

@@ -17,7 +17,7 @@ from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.given_sizes import split as split_dims
 from eqsat.model.write.max_opset import within_opset
 from eqsat.partition.partition_functions import check_names
-from eqsat.partition.place import CarriedOut, Placed, place, split
+from eqsat.partition.place import AnnotatedModel, CarriedOut, place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.claims import claims_of
@@ -40,7 +40,7 @@ MOST_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedInput:
     """The input of the search.
 
     Attributes:
@@ -97,7 +97,7 @@ class Loaded:
         return claims_of(self.targets)
 
 
-def load(source: Source, options: SearchOptions) -> Loaded:
+def load(source: Source, options: SearchOptions) -> LoadedInput:
     """Loads targets and rules, and then the model, in which the operators that they declare may stand.
 
     Raises:
@@ -108,7 +108,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     return _loaded(lambda: load_model(source, dims=bound, values=options.values), options)
 
 
-def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
+def prepare(model: ir.Model, options: SearchOptions) -> LoadedInput:
     """The same for a model that is loaded already, or was written by eqsat.
 
     Args:
@@ -118,7 +118,7 @@ def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
     return _loaded(lambda: model, options)
 
 
-def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
+def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> LoadedInput:
     _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
@@ -153,7 +153,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     sizes = free_sizes(model, ranges)
     if not options.free_sizes:
         require_bound(model.graph.inputs, sizes)
-    return Loaded(
+    return LoadedInput(
         given,
         model,
         tuple(targets),
@@ -171,7 +171,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     )
 
 
-def inside(loaded: Loaded, body: ir.Model) -> Loaded:
+def inside(loaded: LoadedInput, body: ir.Model) -> LoadedInput:
     """The body of control flow as input of a search of its own, with the same targets and rules.
 
     Args:
@@ -200,7 +200,7 @@ def sizes_inside(sizes: FreeSizes, body: ir.Model) -> FreeSizes:
     return {name: sizes.get(name, size) for name, size in free_sizes(body, {}).items()}
 
 
-def _changes(*placed: Placed) -> tuple[CarriedOut, ...]:
+def _changes(*placed: AnnotatedModel) -> tuple[CarriedOut, ...]:
     return tuple(step.carried_out for step in placed if step.carried_out is not None)
 
 

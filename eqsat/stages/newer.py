@@ -9,7 +9,7 @@ from eqsat.extract.problem import Choice, Solution
 from eqsat.schema.types import OpKey
 from eqsat.stages.clock import Clock
 from eqsat.stages.extract import extract
-from eqsat.stages.price import Priced
+from eqsat.stages.price import PricedGraph
 
 MOST_OPERATORS = 5
 """Operators that a note lists."""
@@ -19,7 +19,7 @@ SHARE = 0.25
 """Of the work of an extraction, to find that program."""
 
 
-def about_opset(replaced: Mapping[OpKey, int], priced: Priced, solution: Solution, clock: Clock) -> list[str]:
+def about_opset(replaced: Mapping[OpKey, int], priced: PricedGraph, solution: Solution, clock: Clock) -> list[str]:
     """The notes; none where no newer operator would have been cheaper.
 
     Args:
@@ -53,7 +53,7 @@ def _listed(needed: Mapping[OpKey, int]) -> str:
     return ", ".join(shown + [f"{len(rows) - len(shown)} more"] * (len(rows) > len(shown)))
 
 
-def _without_bound(priced: Priced, solution: Solution, clock: Clock) -> tuple[float, dict[OpKey, int]] | None:
+def _without_bound(priced: PricedGraph, solution: Solution, clock: Clock) -> tuple[float, dict[OpKey, int]] | None:
     """The cost of the cheapest program of any opset and its operators that are too new; None if it is not cheaper."""
     pricing, snapshot = priced.pricing, priced.formulation.snapshot
     if not any(pricing.too_new(node) for node in snapshot.nodes):

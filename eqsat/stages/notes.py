@@ -14,18 +14,18 @@ from eqsat.egraph.limits import RuleStatistics
 from eqsat.model.read.dims import following_option
 from eqsat.model.read.tidy import is_false
 from eqsat.schema.chosen_sizes import where_costed
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 
 MOST_UNDECIDED = 5
 """Rules and composites that a note on free sizes lists."""
 
 
-def about_model(loaded: Loaded) -> list[str]:
+def about_model(loaded: LoadedInput) -> list[str]:
     """Notes on a model as a whole, which are not repeated for its bodies."""
     return [*_about_training(loaded.model), *_about_sizes(loaded)]
 
 
-def _about_sizes(loaded: Loaded) -> list[str]:
+def _about_sizes(loaded: LoadedInput) -> list[str]:
     """At which sizes costs are taken, where some are free."""
     if not loaded.sizes:
         return []

@@ -11,13 +11,13 @@ from eqsat.extract.from_egraph import MappedProblem, Pricing, formulate
 from eqsat.extract.old_enough import require_old_enough
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.stages.clock import Clock
-from eqsat.stages.load import Loaded
+from eqsat.stages.load import LoadedInput
 from eqsat.stages.saturate import Saturated
 from eqsat.targets.kernel_cost import CostModel
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedGraph:
     """An e-graph with its costs, and the extraction problem of its outputs."""
 
     saturated: Saturated
@@ -30,7 +30,7 @@ class Priced:
         return _formulation(self.saturated, self.pricing, self.outputs, forbidden)
 
 
-def costs_of(loaded: Loaded) -> CostModel:
+def costs_of(loaded: LoadedInput) -> CostModel:
     """The costs on the targets of a search, at the sizes at which they are taken."""
     return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
 
@@ -41,7 +41,7 @@ def price(
     outputs: Sequence[ir.Value],
     clock: Clock,
     forbidden: Container[int] = (),
-) -> Priced:
+) -> PricedGraph:
     """Prices an e-graph.
 
     Args:
@@ -58,7 +58,7 @@ def price(
     with clock.stage("price"):
         formulation = _formulation(saturated, pricing, outputs, forbidden)
         require_old_enough(formulation, pricing, saturated.saturation.encoding)
-        return Priced(saturated, pricing, formulation, tuple(outputs))
+        return PricedGraph(saturated, pricing, formulation, tuple(outputs))
 
 
 def _formulation(

@@ -19,7 +19,7 @@ from eqsat.schema.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TotalWork:
     """The work of a kernel as a whole.
 
     Attributes:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.partition.plan import Plan, PlanNode, Region
+from eqsat.partition.plan import Plan, PlanNode, PlanRegion
 from eqsat.partition.regions import regions
 from eqsat.schema.types import OpKey
 
@@ -60,7 +60,7 @@ def quotient(graph: nx.DiGraph, parts: list[set[int]]) -> nx.DiGraph:
     return result
 
 
-def check_regions(plan: Plan, found: list[Region]) -> None:
+def check_regions(plan: Plan, found: list[PlanRegion]) -> None:
     graph = node_graph(plan)
     parts = [set(r.nodes) for r in found]
     assert sorted(n for r in found for n in r.nodes) == list(range(len(plan.nodes)))

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from eqsat.extract.effort import Effort
-from eqsat.extract.milp.highs import IntegerProgram, Outcome
+from eqsat.extract.milp.highs import IntegerProgram, SolverResult
 
 MOST_NODES = 1000
 LEAST_GAIN = 0.02
@@ -113,7 +113,7 @@ class Tree:
         self._lowest, self._highest = lowest, highest
         return True
 
-    def _solved(self, node: _Node) -> Outcome | None:
+    def _solved(self, node: _Node) -> SolverResult | None:
         """Cutting planes at a node; None if it has nothing below the cutoff, no point in it if the limit is reached."""
         value = -np.inf
         while True:
@@ -121,7 +121,7 @@ class Tree:
             if outcome.status == "infeasible":
                 return None
             if outcome.x is None or outcome.status != "optimal":
-                return Outcome(None, np.inf, -np.inf, "limit")
+                return SolverResult(None, np.inf, -np.inf, "limit")
             node.bound = max(node.bound, outcome.bound)
             rows = self.cut(outcome.x) if node.bound < self.cutoff() else 0
             if node.bound >= self.cutoff():

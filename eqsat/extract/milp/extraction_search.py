@@ -25,7 +25,7 @@ from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.branch_and_cut import Tree
 from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
-from eqsat.extract.milp.highs import IntegerProgram, Outcome, Rows
+from eqsat.extract.milp.highs import IntegerProgram, Rows, SolverResult
 from eqsat.extract.milp.implication_rows import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
@@ -281,7 +281,7 @@ class ExtractionSearch:
         if found is not None:
             self.best.offer(step, found[1], found[0])
 
-    def _fix(self, outcome: Outcome) -> None:
+    def _fix(self, outcome: SolverResult) -> None:
         """Drop columns that no program better than the incumbent uses (reduced cost fixing)."""
         if outcome.x is not None:
             self._round("relaxation", outcome.x)

@@ -25,7 +25,7 @@ CHECK = 2e-6
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SolverResult:
     """The result of a solve.
 
     Attributes:
@@ -173,7 +173,7 @@ class IntegerProgram:
         self._highs.addRows(rows.count, lower, upper, len(index), starts[:-1], index, value)
         self._loose = np.append(self._loose, np.full(rows.count, 0 if removable else -1))
 
-    def drop_loose(self, outcome: Outcome) -> None:
+    def drop_loose(self, outcome: SolverResult) -> None:
         """Take out the removable rows that have been loose in many relaxations.
 
         They do not bound the solution, and each pivot takes longer for them. Whoever finds violated rows finds them
@@ -205,7 +205,7 @@ class IntegerProgram:
                 np.asarray(upper, dtype=np.float64),
             )
 
-    def relaxation(self, effort: Effort | None = None) -> Outcome:
+    def relaxation(self, effort: Effort | None = None) -> SolverResult:
         """Solve without integrality, from the last basis if there is one."""
         self._set_integral(False)
         return self._run(effort)
@@ -217,7 +217,7 @@ class IntegerProgram:
         start: np.ndarray | None = None,
         node_limit: int | None = None,
         stop_at_better: bool = False,
-    ) -> Outcome:
+    ) -> SolverResult:
         """Solve by branch and cut.
 
         Args:
@@ -246,9 +246,9 @@ class IntegerProgram:
             self._highs.changeColsIntegrality(len(kinds), columns, kinds)
             self._integral = wanted
 
-    def _run(self, effort: Effort | None, enough: float = -np.inf) -> Outcome:
+    def _run(self, effort: Effort | None, enough: float = -np.inf) -> SolverResult:
         if effort is not None and effort.is_over:
-            return Outcome(None, np.inf, -np.inf, "limit")
+            return SolverResult(None, np.inf, -np.inf, "limit")
         highs = self._highs
         pivots, seconds = 2**31 - 1, np.inf
         if effort is not None:
@@ -286,7 +286,7 @@ class IntegerProgram:
         if effort is not None and status == _STATUS.kTimeLimit:
             effort.be_late()
         if status in (_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible):
-            return Outcome(None, np.inf, np.inf, "infeasible")
+            return SolverResult(None, np.inf, np.inf, "infeasible")
         info = highs.getInfo()
         optimal = status == _STATUS.kOptimal
         solution = highs.getSolution()
@@ -295,7 +295,7 @@ class IntegerProgram:
         value = info.objective_function_value if feasible else np.inf
         if self._integral and self._integer.any():
             bound = info.mip_dual_bound
-            return Outcome(x, value, bound, "optimal" if optimal else "limit")
+            return SolverResult(x, value, bound, "optimal" if optimal else "limit")
         if not optimal:
-            return Outcome(x, value, -np.inf, "limit")
-        return Outcome(x, value, value, "optimal", np.array(solution.col_dual))
+            return SolverResult(x, value, -np.inf, "limit")
+        return SolverResult(x, value, value, "optimal", np.array(solution.col_dual))
