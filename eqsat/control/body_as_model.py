@@ -16,7 +16,7 @@ from eqsat.errors import ModelError, OptimizationError
 from eqsat.model.load import load
 from eqsat.model.shadowing import defined_names
 from eqsat.model.unused_names import unused
-from eqsat.simplify.site import Site
+from eqsat.simplify.site import BodySite
 
 _ATTEMPTS = 8
 """How often shapes of carried values are made more general; each time at least one dimension becomes free."""
@@ -24,7 +24,7 @@ _ATTEMPTS = 8
 _Shape = list[int | str | None] | None
 
 
-def body_model(site: Site, model: ir.Model) -> ir.Model:
+def body_model(site: BodySite, model: ir.Model) -> ir.Model:
     """The body as a loaded model.
 
     Its inputs are those of the body, followed by the captured values that are not constants. Its outputs are those of
@@ -65,7 +65,7 @@ def body_model(site: Site, model: ir.Model) -> ir.Model:
     raise OptimizationError("values that a loop carries must have a shape", place=str(site), actual="none was found")
 
 
-def _carried(site: Site) -> list[tuple[int, int]]:
+def _carried(site: BodySite) -> list[tuple[int, int]]:
     """Positions of carried values: among the body's inputs, and among its outputs."""
     if site.node.op_type == "Loop":
         return [(i, i - 1) for i in range(2, len(site.graph.inputs))]
@@ -78,14 +78,14 @@ def _declared(value: ir.Value) -> Sequence[int | str | None]:
     return [] if value.shape is None else [d if isinstance(d, int) else d.value for d in value.shape]
 
 
-def _operand(site: Site, index: int) -> ir.Value | None:
+def _operand(site: BodySite, index: int) -> ir.Value | None:
     """The operator's operand that becomes an input of the body in the first round."""
     if site.node.op_type == "Loop" and index < 2:
         return None
     return site.node.inputs[index] if index < len(site.node.inputs) else None
 
 
-def _shape(site: Site, index: int) -> _Shape:
+def _shape(site: BodySite, index: int) -> _Shape:
     """The shape of a body's input: as declared, completed by that of the operand; None where it is unknown."""
     value, outer = site.graph.inputs[index], _operand(site, index)
     if site.node.op_type == "Loop" and index < 2:
@@ -105,11 +105,11 @@ def _shape(site: Site, index: int) -> _Shape:
     return [d if d is not None else e for d, e in zip(declared, found, strict=True)]
 
 
-def _scans(site: Site) -> int:
+def _scans(site: BodySite) -> int:
     return site.node.attributes["num_scan_inputs"].as_int() if site.node.op_type == "Scan" else 0
 
 
-def _free(site: Site, shapes: list[_Shape], index: int, axes: set[int]) -> None:
+def _free(site: BodySite, shapes: list[_Shape], index: int, axes: set[int]) -> None:
     """Gives dimensions of an input a symbol each."""
     shape = shapes[index]
     if shape is not None:
@@ -125,7 +125,7 @@ def _changed(graph: ir.Graph, given: int, result: int, guessed: set[int], declar
     return {k for k in guessed | declared if before[k] != after[k]}
 
 
-def _written(site: Site, model: ir.Model, shapes: Sequence[_Shape]) -> ir.Model:
+def _written(site: BodySite, model: ir.Model, shapes: Sequence[_Shape]) -> ir.Model:
     """The body as a graph of its own, before it is loaded."""
     copy = site.graph.clone(allow_outer_scope_values=True)
     taken = {"", *defined_names(copy), *(v.name or "" for v in site.captured)}
@@ -181,7 +181,7 @@ def _written(site: Site, model: ir.Model, shapes: Sequence[_Shape]) -> ir.Model:
     return ir.Model(graph, ir_version=model.ir_version, functions=functions)
 
 
-def _loop_type(site: Site, index: int) -> ir.TensorType | None:
+def _loop_type(site: BodySite, index: int) -> ir.TensorType | None:
     if site.node.op_type != "Loop" or index > 1:
         return None
     return ir.TensorType(ir.DataType.BOOL if index else ir.DataType.INT64)

@@ -19,7 +19,7 @@ from eqsat.errors import EqsatError, VerificationError
 from eqsat.extract.body_costs import BodyCost, BodyCosts
 from eqsat.model.write.too_new import Newer, TooNewError
 from eqsat.result import Result
-from eqsat.simplify.site import Site, sites
+from eqsat.simplify.site import BodySite, sites
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import LoadedInput, inside
 from eqsat.stages.options import Objective
@@ -48,7 +48,7 @@ class Inner:
         check: Executes it against the body of the input.
     """
 
-    site: Site
+    site: BodySite
     found: FoundProgram
     check: Callable[[FoundProgram, int], Result]
 
@@ -106,7 +106,7 @@ class Nested(Generic[S]):
         unchanged: What the bodies cost that stay as they are.
     """
 
-    searches: tuple[tuple[Site, S], ...] = ()
+    searches: tuple[tuple[BodySite, S], ...] = ()
     best: tuple[Inner, ...] = ()
     counts: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ def search_bodies(
     places = [(site, model) for model in models for site in sites(model.graph)]
     sizes = [sum(1 for _ in ir.traversal.RecursiveGraphIterator(site.graph)) for site, _ in places]
     left = sum(sizes) + len(loaded.model.graph)
-    searches: list[tuple[Site, S]] = []
+    searches: list[tuple[BodySite, S]] = []
     notes: list[str] = []
     best: list[Inner] = []
     newer: dict[ir.Graph, Sequence[Newer]] = {}
@@ -188,7 +188,7 @@ def search_bodies(
     return Nested(tuple(searches), tuple(best), counts, tuple(notes), newer, unchanged)
 
 
-def _as_it_is(site: Site, body: LoadedInput) -> dict[ir.Graph, BodyCost]:
+def _as_it_is(site: BodySite, body: LoadedInput) -> dict[ir.Graph, BodyCost]:
     """What a body costs that is left unchanged; nothing if that cannot be said, and the operator is opaque."""
     try:
         once, _ = cost_before(body.given, body.targets, body.sizes)
@@ -208,7 +208,7 @@ def bodies_of(inner: Sequence[Inner]) -> tuple[dict[ir.Graph, ir.Graph], list[ir
 
 
 def _found(
-    searches: Sequence[tuple[Site, S]], objective: Objective, seed: int, counts: dict[str, int]
+    searches: Sequence[tuple[BodySite, S]], objective: Objective, seed: int, counts: dict[str, int]
 ) -> tuple[Inner, ...]:
     return tuple(Inner(site, search.find(objective, seed, counts), search.checked) for site, search in searches)
 

@@ -13,14 +13,14 @@ import onnx_ir as ir
 from eqsat.model.unused_names import Namer
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.kept_remarks import parameters
-from eqsat.simplify.site import Site
+from eqsat.simplify.site import BodySite
 
 _Id = tuple[str, str, str]
 _MARK = "@"
 """Separates a provisional name of a function from the number of its body; no name of eqsat contains it."""
 
 
-def to_body(site: Site, program: ir.Model, number: int) -> tuple[ir.Graph, list[ir.Function]]:
+def to_body(site: BodySite, program: ir.Model, number: int) -> tuple[ir.Graph, list[ir.Function]]:
     """A body's program as a body, which reads captured values from outside again.
 
     Args:

@@ -48,7 +48,7 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     unary,
     vision,
 )
-from eqsat.ops.registry import TABLE, Operator
+from eqsat.ops.registry import TABLE, OperatorFacets
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.sampling.plain import plain
 from eqsat.ops.traits import Trait
@@ -56,10 +56,10 @@ from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
 
 
-def operator(op: OpKey) -> Operator:
+def operator(op: OpKey) -> OperatorFacets:
     """The facts about an operator; for one that is not declared, those that hold for most."""
     found = TABLE.get(op)
-    return Operator(op=op) if found is None else found
+    return OperatorFacets(op=op) if found is None else found
 
 
 def has(op: OpKey, trait: Trait) -> bool:
@@ -81,11 +81,11 @@ def together(op: OpKey) -> TogetherRule:
     return operator(op).together or (broadcasting if has(op, Trait.ELEMENTWISE) else alone)
 
 
-def declared() -> Iterator[Operator]:
+def declared() -> Iterator[OperatorFacets]:
     """All declared operators, sorted."""
     return (TABLE[op] for op in sorted(TABLE))
 
 
-def standard() -> Iterator[Operator]:
+def standard() -> Iterator[OperatorFacets]:
     """Those of ONNX's own domain."""
     return (o for o in declared() if not o.op.domain)

@@ -34,7 +34,7 @@ from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class OperatorFacets:
     """The facts about an operator besides its schema; each field is a facet.
 
     Attributes:
@@ -92,12 +92,12 @@ class Operator:
     together: Together | None = None
 
 
-TABLE: dict[OpKey, Operator] = {}
+TABLE: dict[OpKey, OperatorFacets] = {}
 """All declared operators."""
 
 
 class Facets(TypedDict, total=False):
-    """Facets that a declaration states; see :class:`Operator`."""
+    """Facets that a declaration states; see :class:`OperatorFacets`."""
 
     traits: Trait
     shaped_by: tuple[int, ...]
@@ -142,7 +142,7 @@ def declare(
         domain: Of all of them.
         numpy: A kernel, or kernels by the first version of the operator that they implement.
         common: Facets that a family shares.
-        facets: Those of these operators; see :class:`Operator`.
+        facets: Those of these operators; see :class:`OperatorFacets`.
 
     Raises:
         ValueError: An operator is declared a second time.
@@ -154,4 +154,4 @@ def declare(
         op = OpKey(domain, name)
         if op in TABLE:
             raise ValueError(f"{op} is declared a second time")
-        TABLE[op] = Operator(op=op, kernels=found, **stated)
+        TABLE[op] = OperatorFacets(op=op, kernels=found, **stated)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eqsat.schema.dimension import size_of
-from eqsat.schema.free_sizes import Condition, Fit, FreeSize
+from eqsat.schema.free_sizes import Fit, FreeSize, SizeCondition
 from eqsat.schema.size import Monomial, Size, SizeOperation, Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim, substituted, symbols
 from eqsat.schema.symbol import Symbol
@@ -70,11 +70,13 @@ def solved(requirements: Sequence[Requirement], free: Mapping[str, FreeSize]) ->
     return _solve(requirements, free)[0]
 
 
-def conditions(requirements: Sequence[Requirement], free: Mapping[str, FreeSize]) -> list[tuple[Condition, set[str]]]:
+def conditions(
+    requirements: Sequence[Requirement], free: Mapping[str, FreeSize]
+) -> list[tuple[SizeCondition, set[str]]]:
     """What else has to hold, each with its symbols."""
     follows, left = _solve(requirements, free)
     known = {name: found.size for name, found in follows.items()}
-    made: dict[Condition, set[str]] = {}
+    made: dict[SizeCondition, set[str]] = {}
     for requirement in left:
         pair = _pair(requirement, free, known)
         if pair is None or fit_always(*pair, requirement.fit):
@@ -82,7 +84,7 @@ def conditions(requirements: Sequence[Requirement], free: Mapping[str, FreeSize]
         a, b = pair
         names = {s.name for size in pair for s in symbols(size)}
         if names:
-            made[Condition(str(as_dim(a)), str(as_dim(b)), requirement.fit, requirement.always)] = names
+            made[SizeCondition(str(as_dim(a)), str(as_dim(b)), requirement.fit, requirement.always)] = names
     return list(made.items())
 
 

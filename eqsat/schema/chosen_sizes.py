@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eqsat.schema.agreement import fits
 from eqsat.schema.dimension import size_of
-from eqsat.schema.free_sizes import Condition, Fit, FreeSize, FreeSizes
+from eqsat.schema.free_sizes import Fit, FreeSize, FreeSizes, SizeCondition
 from eqsat.schema.size import Undecided, value_at
 from eqsat.schema.size_questions import substituted, symbols
 
@@ -212,7 +212,7 @@ def _tests(sizes: FreeSizes) -> Iterator[_Test]:
                 yield _Test(names, made, always=size.forced, range=size)
 
 
-def _parsed(condition: Condition, sizes: FreeSizes) -> tuple[int, int] | None:
+def _parsed(condition: SizeCondition, sizes: FreeSizes) -> tuple[int, int] | None:
     try:
         return size_of(condition.a, sizes), size_of(condition.b, sizes)
     except Undecided:

@@ -27,7 +27,7 @@ Fit = Literal["equal", "broadcast", "least"]
 """How two sizes fit each other: they are equal, or equal unless one of them is 1, or the first is not less."""
 
 
-class Condition(NamedTuple):
+class SizeCondition(NamedTuple):
     """How two expressions of symbols have to fit each other.
 
     Attributes:
@@ -64,7 +64,7 @@ class FreeSize:
     together: tuple[tuple[str, ...], int] | None = None
     follows: str = ""
     forced: bool = False
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[SizeCondition, ...] = ()
 
     def nearest(self, size: int) -> int:
         """The value of the range that is nearest to a size."""

@@ -14,7 +14,7 @@ CONTROL = frozenset({"If", "Loop", "Scan"})
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BodySite:
     """A body in its place.
 
     Attributes:
@@ -42,11 +42,11 @@ def is_control(node: ir.Node) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in CONTROL
 
 
-def sites(graph: ir.Graph) -> Iterator[Site]:
+def sites(graph: ir.Graph) -> Iterator[BodySite]:
     """The bodies of a graph's own operators, without those inside of them."""
     for node in graph:
         if is_control(node):
             for name in sorted(node.attributes):
                 attribute = node.attributes[name]
                 if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
-                    yield Site(node, name, attribute.as_graph())
+                    yield BodySite(node, name, attribute.as_graph())

@@ -8,7 +8,7 @@ from eqsat.backends.backend import Backend, Loaded, Primitive
 from eqsat.backends.c_templates import environment
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.onednn import convolution, library, movement, normalization, pooling, products
-from eqsat.backends.onednn.description import Operation, Piece, Refused
+from eqsat.backends.onednn.description import NoPrimitive, Operation, Subregion
 from eqsat.backends.onednn.mapper import MAPPINGS, Mapper, SharedData, distinct
 from eqsat.backends.onednn.operation_tables import OperationTables
 from eqsat.backends.onednn.post_operations import map_step, materialize
@@ -34,7 +34,7 @@ class OneDnn(Backend):
             known = dict(context.memories)
             try:
                 _operations(context, kernel)
-            except Refused as reason:
+            except NoPrimitive as reason:
                 context.memories = known
                 refused[kernel] = str(reason)
         return refused
@@ -45,7 +45,7 @@ class OneDnn(Backend):
             context = _context(run.region)
             operations = [operation for kernel in run.kernels for operation in _operations(context, kernel)]
             inputs = [context.memories.get(tensor) for tensor in run.inputs]
-            tables.region(Piece(run.name, operations, inputs, [context.memories[t] for t in run.outputs]))
+            tables.region(Subregion(run.name, operations, inputs, [context.memories[t] for t in run.outputs]))
         values = {
             "name": writer.name,
             "upper": writer.name.upper(),
@@ -110,7 +110,7 @@ def _operations(context: SharedData, kernel: Kernel) -> list[Operation]:
     """The operations of a kernel.
 
     Raises:
-        Refused: There are none.
+        NoPrimitive: There are none.
     """
     mapper = Mapper(context)
     mapper.materialize = materialize

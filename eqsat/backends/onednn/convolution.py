@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.backends.onednn.description import LIMITS, Operation, Post, Refused
+from eqsat.backends.onednn.description import LIMITS, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import (
     LINEAR,
     Mapper,
@@ -105,7 +105,7 @@ def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None
 
 def _convolution(m: Mapper, node: Operator, x: Tensor, w: Operand | None, out: Tensor) -> Operation:
     if w is None or not 3 <= len(x.shape) <= 5:
-        raise Refused("a convolution without 1 to 3 spatial dimensions")
+        raise NoPrimitive("a convolution without 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
     source = m.memory(x)
     kernels = m.memory(w)
@@ -129,9 +129,9 @@ def geometry(at: Windows) -> dict[str, float | int | tuple[int, ...]]:
 
 def _integer_convolution(m: Mapper, node: Operator, found: Integers) -> Operation:
     if found.weights_zero != 0:
-        raise Refused("weights with a zero point")
+        raise NoPrimitive("weights with a zero point")
     if isinstance(found.weights, Tensor) or found.weights.dtype != np.int8:
-        raise Refused("weights that are not signed constants")
+        raise NoPrimitive("weights that are not signed constants")
     op = _convolution(m, node, found.x, found.weights, node.output)
     scale_sums(op, found)
     return op
@@ -166,7 +166,7 @@ def conv_transpose(m: Mapper, node: Operator) -> None:
         x, w = found.x, found.weights
     x = tensor(x)
     if w is None or not 3 <= len(x.shape) <= 5:
-        raise Refused("a convolution without 1 to 3 spatial dimensions")
+        raise NoPrimitive("a convolution without 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
     kernels = m.memory(w)
     spatial = len(x.shape) - 2

@@ -26,7 +26,7 @@ VIEWS = ("RESHAPE", "PERMUTE", "SLICE")
 """Operations that only look at a tensor in another way."""
 
 
-class Refused(Exception):
+class NoPrimitive(Exception):
     """Raised for a kernel without oneDNN primitives; gives the reason."""
 
 
@@ -104,7 +104,7 @@ class Operation:
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
+class Subregion:
     """What oneDNN executes at once: a region, or as much of one as there are primitives for.
 
     Attributes:

@@ -21,9 +21,9 @@ from eqsat.backends.onednn.description import (
     MOST_POSTS,
     VIEWS,
     Memory,
+    NoPrimitive,
     Operation,
     Post,
-    Refused,
 )
 from eqsat.backends.region import Dequantized, Operand, Operator, Shape, Tensor
 from eqsat.schema.types import OpKey
@@ -42,7 +42,7 @@ class Quantized:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class ConcatenatedTensor:
     """A concatenation of such tensors."""
 
     parts: tuple[Quantized, ...]
@@ -72,7 +72,7 @@ class Mapper:
         self.operations: list[Operation] = []
         self.producers: dict[Memory, Operation] = {}
         self.quantized: dict[Tensor, Quantized] = {}
-        self.joined: dict[Tensor, Joined] = {}
+        self.joined: dict[Tensor, ConcatenatedTensor] = {}
         self.materialize: Callable[[Mapper, Tensor], None] | None = None
 
     # ---- memories --------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Mapper:
                 numbers={"alpha": first.alpha, "beta": first.beta}, posts=rest,
             )  # fmt: skip
             if source.shape != target.shape:
-                raise Refused("two operands that are both smaller than the result")
+                raise NoPrimitive("two operands that are both smaller than the result")
             self.add(operation)
         else:
             del self.producers[operation.dst]
@@ -225,7 +225,7 @@ def distinct(posts: Sequence[Post], rank: int) -> list[Post]:
     Linear functions and clips are spelled as binary operations with constants then.
 
     Raises:
-        Refused: There is no other spelling.
+        NoPrimitive: There is no other spelling.
     """
     found: list[Post] = []
     seen: dict[str, tuple[float, float]] = {}
@@ -240,7 +240,7 @@ def distinct(posts: Sequence[Post], rank: int) -> list[Post]:
             found.append(Post("dnnl_binary_max", operand=scalar(post.alpha, rank)))
             found.append(Post("dnnl_binary_min", operand=scalar(post.beta, rank)))
         else:
-            raise Refused("two functions of one kind in a chain")
+            raise NoPrimitive("two functions of one kind in a chain")
     return found
 
 
@@ -259,10 +259,10 @@ def checked(dtype: ir.DataType) -> ir.DataType:
     """An element type that oneDNN has.
 
     Raises:
-        Refused: It has not.
+        NoPrimitive: It has not.
     """
     if dtype not in DTYPES:
-        raise Refused(f"tensors of type {dtype.name.lower()}")
+        raise NoPrimitive(f"tensors of type {dtype.name.lower()}")
     return dtype
 
 
@@ -270,10 +270,10 @@ def value(operand: Operand | None) -> np.ndarray:
     """A parameter that has to be constant.
 
     Raises:
-        Refused: It is computed at run time.
+        NoPrimitive: It is computed at run time.
     """
     if not isinstance(operand, np.ndarray):
-        raise Refused("parameters that are computed at run time")
+        raise NoPrimitive("parameters that are computed at run time")
     return operand
 
 
@@ -281,13 +281,13 @@ def number(operand: Operand | None, default: float = 0.0) -> float:
     """A parameter of one element, or of equal elements.
 
     Raises:
-        Refused: It has several, or is computed at run time.
+        NoPrimitive: It has several, or is computed at run time.
     """
     if operand is None:
         return default
     array = value(operand)
     if array.size == 0 or not (array == array.ravel()[0]).all():
-        raise Refused("several values where oneDNN takes one")
+        raise NoPrimitive("several values where oneDNN takes one")
     return float(array.ravel()[0])
 
 
@@ -310,10 +310,10 @@ def tensor(operand: Operand | None) -> Tensor:
     """An operand that has to be a tensor.
 
     Raises:
-        Refused: It is a constant.
+        NoPrimitive: It is a constant.
     """
     if not isinstance(operand, Tensor):
-        raise Refused("a constant operand")
+        raise NoPrimitive("a constant operand")
     return operand
 
 
@@ -324,9 +324,9 @@ def triple(values: Sequence[int], less: int = 0) -> tuple[int, ...]:
 
 def _shape(shape: Sequence[int]) -> Shape:
     if 0 in shape:
-        raise Refused("tensors without elements")
+        raise NoPrimitive("tensors without elements")
     if len(shape) > MOST_AXES:
-        raise Refused(f"tensors of more than {MOST_AXES} dimensions")
+        raise NoPrimitive(f"tensors of more than {MOST_AXES} dimensions")
     return tuple(int(n) for n in shape) or (1,)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eqsat.backends.onednn.description import Operation, Refused
-from eqsat.backends.onednn.mapper import Joined, Mapper, attribute, mapping, tensor, value
+from eqsat.backends.onednn.description import NoPrimitive, Operation
+from eqsat.backends.onednn.mapper import ConcatenatedTensor, Mapper, attribute, mapping, tensor, value
 from eqsat.backends.region import Operator, Tensor
 from eqsat.schema.types import OpKey
 
@@ -31,7 +31,7 @@ def cut(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     starts, _, axes, steps = (None if v is None else value(v).ravel() for v in (*node.inputs[1:], None, None)[:4])
     if starts is None or (steps is not None and (steps != 1).any()):
-        raise Refused("a slice with steps")
+        raise NoPrimitive("a slice with steps")
     begin = [0] * len(x.shape)
     for k, axis in enumerate(range(len(starts)) if axes is None else axes):
         n, start = x.shape[int(axis)], int(starts[k])
@@ -43,11 +43,11 @@ def cut(m: Mapper, node: Operator) -> None:
 def concat(m: Mapper, node: Operator) -> None:
     axis = int(attribute(node, "axis")) % len(node.output.shape)
     if any(x is None for x in node.inputs) or len(node.inputs) > 64:
-        raise Refused("a concatenation of more than 64 operands")
+        raise NoPrimitive("a concatenation of more than 64 operands")
     known = [m.quantized.get(x) if isinstance(x, Tensor) else None for x in node.inputs]
     parts = tuple(p for p in known if p is not None)
     if len(parts) == len(known) and all(p.scale.size == 1 for p in parts):
-        m.joined[node.output] = Joined(parts, axis)
+        m.joined[node.output] = ConcatenatedTensor(parts, axis)
         return
     sources = [m.memory(x) for x in node.inputs if x is not None]
     m.add(Operation("CONCAT", m.place(node.output), sources=sources, numbers={"axis": axis}))

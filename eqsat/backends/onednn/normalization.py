@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
+from eqsat.backends.onednn.description import Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, scalar, tensor
 from eqsat.backends.onednn.post_operations import quantize
 from eqsat.backends.region import Operand, Operator, Tensor
@@ -22,7 +22,7 @@ def softmax(m: Mapper, node: Operator) -> None:
 
 def _softmax(m: Mapper, x: Tensor, out: Tensor, algorithm: str, axis: int) -> None:
     if x.dtype != ir.DataType.FLOAT or not x.shape:
-        raise Refused("a softmax of another type than float32")
+        raise NoPrimitive("a softmax of another type than float32")
     m.add(Operation("SOFTMAX", m.place(out), m.memory(x), algorithm=algorithm, numbers={"axis": axis % len(x.shape)}))
 
 
@@ -32,7 +32,7 @@ def quantized_softmax(m: Mapper, node: Operator) -> None:
     x, out = tensor(x), node.output
     axis = int(attribute(node, "axis", -1)) % max(len(x.shape), 1)
     if int(attribute(node, "opset", 13)) < 13 and axis != len(x.shape) - 1:
-        raise Refused("a softmax over several dimensions")
+        raise NoPrimitive("a softmax over several dimensions")
     floats = Tensor(f"{out.name}_in", ir.DataType.FLOAT, x.shape)
     result = Tensor(f"{out.name}_out", ir.DataType.FLOAT, out.shape)
     # The zero point is the same everywhere and cancels.
@@ -47,7 +47,7 @@ def layer_normalization(m: Mapper, node: Operator) -> None:
     x, scale, bias = (*node.inputs, None)[:3]
     x, out = tensor(x), node.output
     if int(attribute(node, "axis", -1)) % len(x.shape) != len(x.shape) - 1 or any(node.outputs[1:]):
-        raise Refused("statistics over several dimensions, or statistics that are results")
+        raise NoPrimitive("statistics over several dimensions, or statistics that are results")
     m.add(_rows(m, m.memory(x), m.place(out), scale, bias, float(attribute(node, "epsilon", 1e-5))))
 
 
@@ -55,13 +55,13 @@ def _rows(
     m: Mapper, source: Memory, target: Memory, scale: Operand | None, bias: Operand | None, epsilon: float
 ) -> Operation:
     if source.dtype != ir.DataType.FLOAT or not 2 <= len(source.shape) <= 5:
-        raise Refused("a normalization other than of float32 with 2 to 5 dimensions")
+        raise NoPrimitive("a normalization other than of float32 with 2 to 5 dimensions")
     op = Operation("LAYER_NORMALIZATION", target, source, numbers={"alpha": epsilon})
     for name, operand in (("weights", scale), ("bias", bias)):
         if operand is None:
             continue
         if not isinstance(operand, np.ndarray) or operand.size != source.shape[-1]:
-            raise Refused("a scale that is not one number per column")
+            raise NoPrimitive("a scale that is not one number per column")
         setattr(op, name, constant(operand.astype(np.float32).ravel()))
     return op
 
@@ -72,7 +72,7 @@ def group_normalization(m: Mapper, node: Operator) -> None:
     x, scale, bias = node.inputs
     x, out = tensor(x), node.output
     if not isinstance(scale, np.ndarray) or not isinstance(bias, np.ndarray) or x.dtype != ir.DataType.FLOAT:
-        raise Refused("parameters that are computed at run time")
+        raise NoPrimitive("parameters that are computed at run time")
     instance = node.operator.name == "InstanceNormalization"
     groups = x.shape[1] if instance else int(attribute(node, "num_groups"))
     rows = (x.shape[0] * groups, math.prod(x.shape) // (x.shape[0] * groups))
@@ -91,7 +91,7 @@ def group_normalization(m: Mapper, node: Operator) -> None:
 
 @mapping("BatchNormalization")
 def batch_normalization(m: Mapper, node: Operator) -> None:
-    raise Refused("statistics that are computed at run time")
+    raise NoPrimitive("statistics that are computed at run time")
 
 
 @mapping("LRN")
@@ -99,7 +99,7 @@ def local_response(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     size = int(attribute(node, "size"))
     if x.dtype != ir.DataType.FLOAT or size % 2 == 0 or len(x.shape) < 3:
-        raise Refused("a window that is not centred")
+        raise NoPrimitive("a window that is not centred")
     numbers: dict[str, float | int | tuple[int, ...]] = {
         "size": size,
         "alpha": float(attribute(node, "alpha", 1e-4)),

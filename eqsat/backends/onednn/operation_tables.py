@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from eqsat.backends.onednn.description import DTYPES, Memory, Operation, Piece, Post
+from eqsat.backends.onednn.description import DTYPES, Memory, Operation, Post, Subregion
 from eqsat.text import c_string
 
 Offset = Callable[[np.ndarray], int]
@@ -29,7 +29,7 @@ class OperationTables:
         self.operations: list[str] = []
         self.regions: list[str] = []
 
-    def region(self, piece: Piece) -> None:
+    def region(self, piece: Subregion) -> None:
         numbers: dict[Memory, int] = {}
         written = {operation.dst for operation in piece.operations}
         inputs = {memory: i for i, memory in enumerate(piece.inputs) if memory is not None}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.onednn.description import LIMITS, Memory, Operation, Post, Refused
-from eqsat.backends.onednn.mapper import LINEAR, Joined, Mapper, Quantized, number, scalar, value
+from eqsat.backends.onednn.description import LIMITS, Memory, NoPrimitive, Operation, Post
+from eqsat.backends.onednn.mapper import LINEAR, ConcatenatedTensor, Mapper, Quantized, number, scalar, value
 from eqsat.backends.region import Operand, Operator, Tensor
 
 Attributes = Mapping[str, Any]
@@ -56,7 +56,7 @@ def map_step(m: Mapper, operator: Operator) -> None:
 
 def _present(x: Operand | None) -> Operand:
     if x is None:
-        raise Refused("an absent operand")
+        raise NoPrimitive("an absent operand")
     return x
 
 
@@ -72,14 +72,14 @@ def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | No
         _through_floats(m, first, x[1:], _UNARY[function](a), out)
     elif name == "Cast":
         if out.dtype != ir.DataType.FLOAT and (out.dtype != ir.DataType.INT32 or first.dtype == ir.DataType.FLOAT):
-            raise Refused(f"a cast to {out.dtype.name.lower()}")
+            raise NoPrimitive(f"a cast to {out.dtype.name.lower()}")
         m.emit(first, lambda _m, _o: [], out)
     elif name == "Clip":
         limits = LIMITS.get(out.dtype, (-np.inf, np.inf))
         low = number(x[1] if len(x) > 1 else None, limits[0])
         high = number(x[2] if len(x) > 2 else None, limits[1])
         if low > high:
-            raise Refused("a clip whose lower bound exceeds the upper one")
+            raise NoPrimitive("a clip whose lower bound exceeds the upper one")
         m.emit(first, lambda _m, _o: [_eltwise("clip", low, high)], out)
     elif name == "Pow":
         exponent = number(x[1])
@@ -93,10 +93,10 @@ def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | No
         _binary(m, _BINARY[name], first, _present(x[1]), out)
     elif name in _UNARY and domain in ("", "com.microsoft"):
         if out.dtype != ir.DataType.FLOAT and name != "Relu":
-            raise Refused(f"{name} of integers")
+            raise NoPrimitive(f"{name} of integers")
         m.emit(first, lambda _m, _o: _UNARY[name](a), out)
     else:
-        raise Refused(f"oneDNN has no {name}")
+        raise NoPrimitive(f"oneDNN has no {name}")
 
 
 # ---- binary operators ----------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def quantize(m: Mapper, x: Operand, parameters: list[Operand | None], out: Tenso
     """``round(x / scale) + zero`` within the limits of the type."""
     scale, zero = value(parameters[0]), number(parameters[1] if len(parameters) > 1 else None)
     if out.dtype not in _BYTES:
-        raise Refused(f"quantization to {out.dtype.name.lower()}")
+        raise NoPrimitive(f"quantization to {out.dtype.name.lower()}")
     if isinstance(x, Tensor) and x in m.joined and m.reads(x) == 1 and scale.size == 1:
         _join(m, m.joined.pop(x), float(scale.ravel()[0]), int(zero), out)
         return
@@ -220,7 +220,7 @@ def materialize(m: Mapper, x: Tensor) -> None:
     m.emit(known.source, links, x)
 
 
-def _join(m: Mapper, joined: Joined, scale: float, zero: int, out: Tensor) -> None:
+def _join(m: Mapper, joined: ConcatenatedTensor, scale: float, zero: int, out: Tensor) -> None:
     """A concatenation of integers, each converted to the parameters of the result unless it has them."""
     parts = []
     for k, part in enumerate(joined.parts):
@@ -261,7 +261,7 @@ def _quantized_binary(m: Mapper, name: str, x: list[Operand | None], out: Tensor
         a, b, pa, pb = b, a, pb, pa
     if name == "QLinearMul" and pb[1] != 0:
         if pa[1] != 0 or tuple(b.shape) != out.shape or m.chain(a) is not None:
-            raise Refused("a product of two operands with zero points")
+            raise NoPrimitive("a product of two operands with zero points")
         a, b, pa, pb = b, a, pb, pa
     (sa, za), (sb, zb) = pa, pb
     rank = len(out.shape)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.onednn.convolution import Integers, finish, integers_of, scale_sums
-from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
+from eqsat.backends.onednn.description import Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, tensor, value
 from eqsat.backends.region import Operand, Operator, Tensor
 
@@ -44,7 +44,7 @@ def gemm(m: Mapper, node: Operator) -> None:
     a, b, c = (*node.inputs, None)[:3]
     alpha, beta = float(attribute(node, "alpha", 1)), float(attribute(node, "beta", 1))
     if alpha != 1 or (c is not None and beta != 1):
-        raise Refused("a product with a factor")
+        raise NoPrimitive("a product with a factor")
     flips = bool(attribute(node, "transA", 0)), bool(attribute(node, "transB", 0))
     found = integers_of(m, a, b)
     out = node.output
@@ -65,7 +65,7 @@ def gemm(m: Mapper, node: Operator) -> None:
 def qgemm(m: Mapper, node: Operator) -> None:
     a, sa, za, b, sb, zb, c, sy, zy = (*node.inputs, None, None, None)[:9]
     if float(attribute(node, "alpha", 1)) != 1:
-        raise Refused("a product with a factor")
+        raise NoPrimitive("a product with a factor")
     scale, zero = (1.0, 0.0) if sy is None else (number(sy), number(zy))
     sums = number(sa) * value(sb).astype(np.float64).ravel() / scale
     found = Integers(tensor(a), int(number(za)), _signed(b), int(number(zb)), sums.astype(np.float32))
@@ -76,7 +76,7 @@ def qgemm(m: Mapper, node: Operator) -> None:
     if c is not None:
         vector = _row(value(c).astype(np.float64), out)
         if vector is None:
-            raise Refused("a bias of more than one row")
+            raise NoPrimitive("a bias of more than one row")
         vector = (vector * sums).astype(np.float32)
         op.bias = constant(vector if op.kind == "INNER_PRODUCT" else vector.reshape(1, -1))
     if sy is None:
@@ -87,13 +87,13 @@ def qgemm(m: Mapper, node: Operator) -> None:
 
 def _signed(b: Operand | None) -> Operand:
     if b is None or (b.dtype != np.int8 if isinstance(b, np.ndarray) else b.dtype != ir.DataType.INT8):
-        raise Refused("weights that are not signed")
+        raise NoPrimitive("weights that are not signed")
     return b
 
 
 def _scaled(op: Operation, found: Integers) -> Operation:
     if op.kind == "MATMUL" and found.scales.size > 1 and found.scales.size != op.dst.shape[-1]:
-        raise Refused("scales that are not one number per column")
+        raise NoPrimitive("scales that are not one number per column")
     if len(set(found.scales.tolist())) == 1:
         found = replace(found, scales=found.scales[:1])
     scale_sums(op, found)
@@ -112,7 +112,7 @@ def _product(
 ) -> Operation:
     """A product of matrices, or of stacks of them; a flipped matrix is a look at it in another order."""
     if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
-        raise Refused("a product with a vector")
+        raise NoPrimitive("a product with a vector")
     left, right = m.memory(a), m.memory(b)
     if flip_a:
         left = m.permuted(left, (1, 0))

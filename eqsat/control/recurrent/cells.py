@@ -62,7 +62,7 @@ class Cell:
         return tuple(dict.fromkeys(s for gate in self.gates.values() for s in gate.sources))
 
 
-class Mismatch(Exception):
+class CellMismatch(Exception):
     """The round does not step such a cell."""
 
 
@@ -79,7 +79,7 @@ def cells(lanes: Lanes, made: Mapping[str, LaneBlock]) -> list[Cell]:
             try:
                 found.append(_cell(lanes, made, h, second))
                 break
-            except Mismatch:
+            except CellMismatch:
                 continue
     return found
 
@@ -95,12 +95,12 @@ def _cell(lanes: Lanes, made: Mapping[str, LaneBlock], h: str, c: str | None) ->
             lengths = next(iter(found))
             block, held = without_mask(block, lengths)
             if len(found) > 1 or not _is_state(held, name):
-                raise Mismatch
+                raise CellMismatch
         elif lengths:
-            raise Mismatch
+            raise CellMismatch
         blocks.append(block)
     if lengths and any(not masks(made[name]) for name in states):
-        raise Mismatch
+        raise CellMismatch
     matcher = _Matcher(lanes, states)
     cell = matcher.lstm(blocks) if c is not None else matcher.gru(blocks[0]) or matcher.rnn(blocks[0])
     return Cell(
@@ -136,26 +136,26 @@ class _Matcher:
             del products[(c,)]
             pair = next((m for m, sign in products.items() if c in m and sign == -1.0), None)
             if pair is None:
-                raise Mismatch
+                raise CellMismatch
             enter = forget = _other(pair, c)
         else:
             pair = next((m for m, sign in products.items() if c in m and sign == 1.0), None)
             if pair is None:
-                raise Mismatch
+                raise CellMismatch
             enter, forget = None, _other(pair, c)
         del products[pair]
         if len(products) != 1 or len(rest := next(iter(products))) != 2 or products[rest] != 1.0:
-            raise Mismatch
+            raise CellMismatch
         if enter is None:
             gates = [a for a in rest if a.kind == "activation" and a.name == forget.name]
             # Where all activations are equal, it does not matter which one is the gate.
             enter = next((a for a in gates if _other(rest, a).kind == "activation"), None)
         if enter is None or enter not in rest:
-            raise Mismatch
+            raise CellMismatch
         new = _other(rest, enter)
         names = {forget.name, enter.name, leave.name}
         if len(names) != 1 or new.kind != "activation":
-            raise Mismatch
+            raise CellMismatch
         gates = {
             "i": self._gate(enter),
             "o": self._gate(leave, cell),
@@ -163,21 +163,21 @@ class _Matcher:
             "c": self._gate(new),
         }
         if gates["c"].peephole is not None:
-            raise Mismatch
+            raise CellMismatch
         return Cell("LSTM", self.states, gates, made, outer=outer, input_forget=coupled)
 
     def _output(self, made: LaneBlock, cell: LaneBlock) -> tuple[Atom, str]:
         """The output gate, and the activation of the cell's state."""
         products = self._products(made)
         if len(products) != 1:
-            raise Mismatch
+            raise CellMismatch
         ((pair, sign),) = products.items()
         inner = next((a for a in pair if a.kind == "activation" and a.key == cell.key), None)
         if sign != 1.0 or len(pair) != 2 or inner is None:
-            raise Mismatch
+            raise CellMismatch
         leave = _other(pair, inner)
         if leave.kind != "activation":
-            raise Mismatch
+            raise CellMismatch
         return leave, inner.name
 
     # ---- GRU -------------------------------------------------------------------------------------------
@@ -222,13 +222,13 @@ class _Matcher:
                     bias = bias + factors
                 elif reset in monomial and len(monomial) == 2 and _other(monomial, reset).kind == "affine":
                     if recurrent is not None or not (factors == 1).all():
-                        raise Mismatch
+                        raise CellMismatch
                     affine = self.lanes.as_weights(self.lanes.inside[_other(monomial, reset).key])
                     if set(affine.linear) != {RowSource(h)} or affine.lanes:
-                        raise Mismatch
+                        raise CellMismatch
                     recurrent, bias = affine.linear[RowSource(h)], bias + affine.constant
                 elif reset in monomial:
-                    raise Mismatch
+                    raise CellMismatch
             lanes = {m: f for m, f in inner.lanes.items() if reset not in m}
             inner = LaneBlock(inner.constant, lanes, inner.linear)
         elif len(computed) == 1 and not resets:
@@ -236,15 +236,15 @@ class _Matcher:
             recurrent = inner.linear[computed[0]]
             inner = LaneBlock(inner.constant, inner.lanes, {s: w for s, w in inner.linear.items() if s != computed[0]})
         else:
-            raise Mismatch
+            raise CellMismatch
         if recurrent is None:
-            raise Mismatch
+            raise CellMismatch
         gate = self._affine(inner, new.name)
         if gate.recurrent.any():
-            raise Mismatch
+            raise CellMismatch
         reset_gate = self._gate(reset)
         if reset_gate.activation != update.activation:
-            raise Mismatch
+            raise CellMismatch
         candidate = Gate(gate.sources, recurrent, gate.bias, new.name)
         gates = {"z": update, "r": reset_gate, "h": candidate}
         return Cell("GRU", self.states, gates, made, after=after, candidate_bias=bias)
@@ -252,7 +252,7 @@ class _Matcher:
     def _is_reset_state(self, source: RowSource) -> bool:
         try:
             self._reset_state(source)
-        except Mismatch:
+        except CellMismatch:
             return False
         return True
 
@@ -261,10 +261,10 @@ class _Matcher:
         products = self._products(self.lanes.inside[source.key])
         h = Atom("base", self.states[0])
         if len(products) != 1:
-            raise Mismatch
+            raise CellMismatch
         ((pair, sign),) = products.items()
         if sign != 1.0 or len(pair) != 2 or h not in pair:
-            raise Mismatch
+            raise CellMismatch
         return _other(pair, h), h
 
     # ---- RNN -------------------------------------------------------------------------------------------
@@ -272,13 +272,13 @@ class _Matcher:
     def rnn(self, made: LaneBlock) -> Cell:
         products = self._products(made)
         if len(products) != 1:
-            raise Mismatch
+            raise CellMismatch
         ((monomial, sign),) = products.items()
         if sign != 1.0 or len(monomial) != 1 or monomial[0].kind != "activation":
-            raise Mismatch
+            raise CellMismatch
         gate = self._gate(monomial[0])
         if not gate.recurrent.any():
-            raise Mismatch
+            raise CellMismatch
         return Cell("RNN", self.states, {"h": gate}, made)
 
     # ---- parts -----------------------------------------------------------------------------------------
@@ -286,17 +286,17 @@ class _Matcher:
     def _products(self, block: LaneBlock) -> dict[Monomial, float]:
         """The products that a block is the sum of, each with the one factor of all its lanes."""
         if block.linear or block.constant.any():
-            raise Mismatch
+            raise CellMismatch
         found = {}
         for monomial, factors in block.lanes.items():
             if (factors != factors[0]).any():
-                raise Mismatch
+                raise CellMismatch
             found[monomial] = float(factors[0])
         return found
 
     def _gate(self, atom: Atom, cell: LaneBlock | None = None) -> Gate:
         if atom.kind != "activation":
-            raise Mismatch
+            raise CellMismatch
         return self._affine(self.lanes.inside[atom.key], atom.name, cell)
 
     def _affine(self, block: LaneBlock, activation: str, cell: LaneBlock | None = None) -> Gate:
@@ -311,14 +311,14 @@ class _Matcher:
                 signs = [1.0] if cell is None else [cell.lanes[m] for m in looked]
                 for f, sign in zip(factors, signs, strict=True):
                     if peephole is None or f is None or not np.array_equal(f, peephole * sign):
-                        raise Mismatch
+                        raise CellMismatch
         plain = self.lanes.as_weights(LaneBlock(block.constant, lanes, block.linear))
         if plain.lanes:
-            raise Mismatch
+            raise CellMismatch
         state, *others = list(self.states)
         h, size = RowSource(state), self.lanes.widths[state]
         if block.width != size or any(s.name in others for s in plain.linear):
-            raise Mismatch
+            raise CellMismatch
         recurrent = plain.linear.get(h, np.zeros((size, size)))
         sources = {s: w for s, w in plain.linear.items() if s != h}
         return Gate(sources, recurrent, plain.constant, activation, peephole)
@@ -326,7 +326,7 @@ class _Matcher:
 
 def _other(pair: Monomial, one: Atom) -> Atom:
     if len(pair) != 2:
-        raise Mismatch
+        raise CellMismatch
     return next((atom for atom in pair if atom != one), one)
 
 

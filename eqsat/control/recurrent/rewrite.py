@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.control.body_as_model import body_model
-from eqsat.control.recurrent.cells import Cell, Mismatch, cells
+from eqsat.control.recurrent.cells import Cell, CellMismatch, cells
 from eqsat.control.recurrent.cells_as_operators import (
     Stacked,
     Stepped,
@@ -30,7 +30,7 @@ from eqsat.model.expression import Tensor
 from eqsat.schema.types import TensorType, type_of
 from eqsat.simplify.edit import constant_of, is_read, number_of, through_identities
 from eqsat.simplify.loops import axis_is_first, carried_count, first_carried
-from eqsat.simplify.site import Site
+from eqsat.simplify.site import BodySite
 
 NAME = "recurrent cells"
 """In the place of a rule's name."""
@@ -45,7 +45,7 @@ def recurrent(node: ir.Node, model: ir.Model) -> Alternative | None:
         node: A Loop or Scan of the model's main graph.
         model: As loaded; not changed.
     """
-    site = Site(node, "body", node.attributes["body"].as_graph())
+    site = BodySite(node, "body", node.attributes["body"].as_graph())
     try:
         body = body_model(site, model).graph
         rewriting = _Rewriting(node, body, {v.name or "": v for v in site.captured})
@@ -53,7 +53,7 @@ def recurrent(node: ir.Node, model: ir.Model) -> Alternative | None:
         if not outputs:
             return None
         made = graph(outputs, inputs=list(rewriting.inputs.values()))
-    except (EqsatError, Mismatch):
+    except (EqsatError, CellMismatch):
         return None
     return Alternative(NAME, made, tuple(outputs), "real") if can_be_written(made) else None
 
@@ -240,16 +240,16 @@ class _Rewriting:
             value = self.node.inputs[index]
             kind = None if value is None else type_of(value)
             if value is None or kind is None or kind.shape is None:
-                raise Mismatch
+                raise CellMismatch
             tensor = None if _is_zero(value) else self._outer(value.name or "")
             if tensor is not None and cell.lengths:
-                raise Mismatch  # Implementations disagree about the last state of a sample without a round.
+                raise CellMismatch  # Implementations disagree about the last state of a sample without a round.
             initial.append(None if tensor is None else to_samples(tensor, kind.shape[:-1], 0))
         lengths = None
         if cell.lengths:
             given = self._outer(cell.lengths)
             if given is None:
-                raise Mismatch
+                raise CellMismatch
             lengths = lengths_of(given, stacks[0].tensor)
         kind = type_of(self.body.inputs[self.given + int(cell.states[0].removeprefix("state"))])
         assert kind is not None

@@ -70,7 +70,7 @@ Known = np.ndarray | Row | Position | Stack | Active | Going
 """What is known of a value of the body."""
 
 
-class Unknown(Exception):
+class NoRoundForm(Exception):
     """A value that has no such form."""
 
 
@@ -104,7 +104,7 @@ class Round:
         for node in graph:
             try:
                 found = self._node(node)
-            except (Unknown, ValueError, IndexError, EqsatError):
+            except (NoRoundForm, ValueError, IndexError, EqsatError):
                 continue
             for value, known in zip(node.outputs, found, strict=False):
                 self.values[value] = known
@@ -113,24 +113,24 @@ class Round:
         """The row that a value is.
 
         Raises:
-            Unknown: It is none.
+            NoRoundForm: It is none.
         """
         found = self.values.get(value)
         if isinstance(found, tuple):
             return found
-        raise Unknown
+        raise NoRoundForm
 
     # ---- operators -------------------------------------------------------------------------------------
 
     def _node(self, node: ir.Node) -> Sequence[Known]:
         op, attrs = op_key(node), to_attrs(node)
         if op.domain:
-            raise Unknown
+            raise NoRoundForm
         inputs = [None if v is None else self._known(v) for v in node.inputs]
         if all(x is None or isinstance(x, np.ndarray) for x in inputs):
             kind = type_of(node.outputs[0])
             if kind is None or (kind.elements or MOST_CONSTANT + 1) > MOST_CONSTANT:
-                raise Unknown
+                raise NoRoundForm
             arrays = [x if isinstance(x, np.ndarray) else None for x in inputs]
             return [x for x in evaluate(op, attrs, arrays, len(node.outputs)) if x is not None]
         first = next(x for x in inputs if x is not None and not isinstance(x, np.ndarray))
@@ -149,7 +149,7 @@ class Round:
         if array is not None:
             return array
         if value not in self.values:
-            raise Unknown
+            raise NoRoundForm
         return self.values[value]
 
     def _of_sequence(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[Known | None]) -> Known:
@@ -157,12 +157,12 @@ class Round:
         source, at = inputs[0], inputs[1] if len(inputs) > 1 else None
         if op in ("Identity", "Cast", "Unsqueeze", "Reshape", "Squeeze") and isinstance(source, Stack):
             if source.type.dtype.is_floating_point() and op != "Identity":
-                raise Unknown
+                raise NoRoundForm
             return source
         if op in ("Less", "Greater", "LessOrEqual", "GreaterOrEqual") and isinstance(at, Stack | Position):
             return _active(op, source, at)
         if op not in ("Gather", "Slice") or not isinstance(source, Stack) or not isinstance(at, Position):
-            raise Unknown
+            raise NoRoundForm
         shape = source.type.shape
         assert shape is not None
         axis = attr(attrs, "axis", 0)
@@ -171,13 +171,13 @@ class Round:
             steps = inputs[4] if len(inputs) > 4 else None
             whole = axes is None and len(shape) > 1
             if not isinstance(end, Position) or whole or end.minus(at) != Position(offset=1):
-                raise Unknown
+                raise NoRoundForm
             if steps is not None and not (isinstance(steps, np.ndarray) and steps.reshape(-1)[0] == 1):
-                raise Unknown
+                raise NoRoundForm
             axis = int(axes.reshape(-1)[0]) if isinstance(axes, np.ndarray) else 0
         axis += len(shape) if axis < 0 else 0
         if axis == len(shape) - 1 or len(shape) < 2:
-            raise Unknown
+            raise NoRoundForm
         read = Read(source.name, axis, at)
         name = f"{read.name} {read.axis} {read.position}"
         self.reads[name] = read
@@ -190,7 +190,7 @@ class Round:
         if op in ("Expand", "Cast", "Where") and not by_sample and of != type_of(node.outputs[0]):
             shape = None if (made := type_of(node.outputs[0])) is None else made.shape
             if op != "Where" or of is None or of.shape != shape:
-                raise Unknown  # Lanes would be masked, and not samples.
+                raise NoRoundForm  # Lanes would be masked, and not samples.
         if op in ("Identity", "Unsqueeze", "Reshape", "Expand") and isinstance(known, Active):
             return known
         if op == "Not" and isinstance(known, Active):
@@ -204,7 +204,7 @@ class Round:
             # other + mask * (one - other)
             change = self.lanes.add(one, self.lanes.scale(other, -1.0))
             return self.lanes.add(other, self.lanes.multiply(mask, change))
-        raise Unknown
+        raise NoRoundForm
 
     def _mask(self, active: Active, lanes: int) -> Row:
         mask = mask_row(active.lengths, lanes)
@@ -231,7 +231,7 @@ class Round:
         if op == "Clip":
             limits = [x.reshape(-1).tolist() if isinstance(x, np.ndarray) else None for x in inputs[1:3]]
             if limits != [[0.0], [1.0]]:
-                raise Unknown
+                raise NoRoundForm
             return [lanes.activate(self._as_row(first, count), "HardSigmoid")]
         if op in ("Add", "Sub", "Mul", "Sum"):
             rows = [self._as_row(x, count) for x in inputs]
@@ -254,23 +254,23 @@ class Round:
             return [lanes.matmul(first, np.asarray(inputs[1], np.float64))]
         if op == "Gemm":
             return [self._gemm(attrs, inputs, count)]
-        raise Unknown
+        raise NoRoundForm
 
     @staticmethod
     def _keeps_lanes(node: ir.Node, axes: Known | None) -> None:
-        """Raises Unknown if an axis after the lanes is added, or the lanes are removed."""
+        """Raises NoRoundForm if an axis after the lanes is added, or the lanes are removed."""
         source = node.inputs[0]
         rank = None if source is None or source.shape is None else len(source.shape)
         if rank is None or not isinstance(axes, np.ndarray):
-            raise Unknown
+            raise NoRoundForm
         made = rank + axes.size if node.op_type == "Unsqueeze" else rank
         if any(int(axis) % made == made - 1 for axis in axes.reshape(-1)):
-            raise Unknown
+            raise NoRoundForm
 
     def _gemm(self, attrs: Attrs, inputs: Sequence[Known | None], count: int) -> Row:
         first, weights = inputs[:2]
         if attr(attrs, "transA", 0) or not isinstance(first, tuple) or not isinstance(weights, np.ndarray):
-            raise Unknown
+            raise NoRoundForm
         weights = np.asarray(weights.T if attr(attrs, "transB", 0) else weights, np.float64)
         row = self.lanes.matmul(first, weights * attr(attrs, "alpha", 1.0))
         if len(inputs) < 3 or inputs[2] is None:
@@ -284,10 +284,10 @@ class Round:
         axis = attr(attrs, "axis", 0)
         if op == "Concat" and axis % rank == rank - 1:
             if not all(isinstance(x, tuple) for x in inputs):
-                raise Unknown
+                raise NoRoundForm
             return [self.lanes.concat([x for x in inputs if isinstance(x, tuple)])]
         if not isinstance(first, tuple):
-            raise Unknown
+            raise NoRoundForm
         if op == "Split" and axis % rank == rank - 1:
             widths = [_lanes(_type(v)) for v in node.outputs]
             ends = np.cumsum(widths).tolist()
@@ -299,20 +299,20 @@ class Round:
             axes = numbers[2] if len(numbers) > 2 and numbers[2] is not None else list(range(len(starts or ())))
             steps = numbers[3] if len(numbers) > 3 and numbers[3] is not None else [1] * len(axes)
             if starts is None or ends is None or any(step != 1 for step in steps):
-                raise Unknown
+                raise NoRoundForm
             of_axis = dict(zip((a % rank for a in axes), zip(starts, ends, strict=True), strict=True))
             of_lanes = of_axis.pop(rank - 1, None)
             if of_lanes is None or any(start != 0 or end < _TO_THE_END for start, end in of_axis.values()):
-                raise Unknown
+                raise NoRoundForm
             chosen = lanes[slice(*of_lanes)]
             return [self.lanes.cut(first, int(chosen[0]), int(chosen[-1]) + 1)]
-        raise Unknown
+        raise NoRoundForm
 
     def _as_row(self, known: Known | None, lanes: int) -> Row:
         if isinstance(known, tuple):
             return known
         if not isinstance(known, np.ndarray) or known.dtype.kind != "f" or known.size not in (1, *known.shape[-1:]):
-            raise Unknown
+            raise NoRoundForm
         flat = known.reshape(-1)
         return constant_row(np.broadcast_to(flat, (lanes,)) if flat.size == 1 else flat)
 
@@ -320,16 +320,16 @@ class Round:
 def _type(value: ir.Value) -> TensorType:
     found = type_of(value)
     if found is None or found.shape is None:
-        raise Unknown
+        raise NoRoundForm
     return found
 
 
 def _lanes(kind: TensorType | None) -> int:
     """The lanes of a batch of rows: at most one of its other dimensions may be something else than one."""
     if kind is None or not kind.shape or not isinstance(kind.shape[-1], int):
-        raise Unknown
+        raise NoRoundForm
     if not kind.dtype.is_floating_point() or sum(d != 1 for d in kind.shape[:-1]) > 1:
-        raise Unknown
+        raise NoRoundForm
     return kind.shape[-1]
 
 
@@ -351,12 +351,12 @@ def _number(op: str, node: ir.Node, inputs: Sequence[Known | None]) -> Known:
                 one, other = other, one
             limit = other.plus(Position(offset=1)) if op.endswith("OrEqual") else other
             if limit is None or not limit.is_fixed or one.times != 1 or one.size:
-                raise Unknown
+                raise NoRoundForm
             # The condition is asked after a round: the next one is made if round + offset < limit.
             return Going((Position(size=limit.size, offset=limit.offset - one.offset + 1),))
         found = one.plus(other) if op == "Add" else one.minus(other) if op == "Sub" else None
     if found is None:
-        raise Unknown
+        raise NoRoundForm
     return found
 
 
@@ -366,10 +366,10 @@ def _going(op: str, inputs: Sequence[Known | None]) -> Known:
         if isinstance(known, Going):
             limits += known.limits
         elif not (isinstance(known, np.ndarray) and known.dtype == bool and known.all()):
-            raise Unknown
+            raise NoRoundForm
     if op in ("And", "Identity", "Cast", "Squeeze", "Reshape", "Unsqueeze"):
         return Going(tuple(dict.fromkeys(limits)))
-    raise Unknown
+    raise NoRoundForm
 
 
 def _active(op: str, one: Known | None, other: Known | None) -> Known:
@@ -378,7 +378,7 @@ def _active(op: str, one: Known | None, other: Known | None) -> Known:
         one, other = other, one
         op = op.replace("Less", "?").replace("Greater", "Less").replace("?", "Greater")
     if not isinstance(other, Stack) or other.type.dtype.is_floating_point() or one != Position(1):
-        raise Unknown
+        raise NoRoundForm
     if op in ("Less", "GreaterOrEqual"):
         return Active(other.name, op == "Less")
-    raise Unknown
+    raise NoRoundForm

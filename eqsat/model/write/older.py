@@ -35,7 +35,7 @@ _OWN_INITIALIZERS_IR = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OlderForm:
     """How a node is written at an opset.
 
     Attributes:
@@ -130,7 +130,7 @@ def least_opset(node: ir.Node, types: Mapping[ir.Value, TensorType | None], want
 # ---- one node ------------------------------------------------------------------------------------
 
 
-def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> Form | None:
+def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> OlderForm | None:
     """How a node is written at an opset; None if it cannot be."""
     op = op_key(node)
     schema = schema_at(op.name, version)
@@ -168,7 +168,7 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
         return None
     if not _accepts(schema, [_type(v, types) for v in inputs], [_type(v, types) for v in node.outputs]):
         return None
-    return Form(written, frozenset(extra), len(inputs))
+    return OlderForm(written, frozenset(extra), len(inputs))
 
 
 def _unknown_references(node: ir.Node, version: int) -> set[str]:

@@ -16,7 +16,7 @@ from eqsat.ops import normal, undefined
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.numpy_kernel import Attributes, Function, at_least_single
-from eqsat.ops.registry import TABLE, Operator, declare
+from eqsat.ops.registry import TABLE, OperatorFacets, declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, UNARY
 from eqsat.ops.typed_like import Like
@@ -145,7 +145,7 @@ def _of_one(function: Function) -> Function:
     return run
 
 
-def activations() -> Iterator[tuple[str, Operator, Function]]:
+def activations() -> Iterator[tuple[str, OperatorFacets, Function]]:
     """The operators ``QLinearX`` whose ``X`` is a function of one element: their names, X and its kernel."""
     for name in operator_names(MICROSOFT):
         plain = TABLE.get(OpKey("", name.removeprefix("QLinear")))

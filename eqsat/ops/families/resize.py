@@ -63,7 +63,7 @@ class ResizeRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResizePlan:
     """The steps of a resizing of an input of known shape.
 
     Attributes:
@@ -83,7 +83,7 @@ def resize_plan(
     roi: np.ndarray | None = None,
     scales: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
-) -> Plan:
+) -> ResizePlan:
     """Settle which axes are resized by how much.
 
     Raises:
@@ -121,7 +121,7 @@ def resize_plan(
         if crop or size != shape[axis] or factor != 1.0:
             axes.append(ResizedAxis(axis, factor, size, (region[i], region[i + len(chosen)])))
     # Axes that shrink come first, so that the others have less to do.
-    return Plan(tuple(sorted(axes, key=lambda p: p.scale)), tuple(out), rule)
+    return ResizePlan(tuple(sorted(axes, key=lambda p: p.scale)), tuple(out), rule)
 
 
 def resize(
@@ -159,7 +159,7 @@ def upsample_planes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 _ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-def _resize(x: np.ndarray, plan: Plan, attrs: Attributes) -> np.ndarray:
+def _resize(x: np.ndarray, plan: ResizePlan, attrs: Attributes) -> np.ndarray:
     if any(not p.size for p in plan.axes):
         return np.zeros(plan.shape, x.dtype)
     y = x

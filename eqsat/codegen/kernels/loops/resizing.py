@@ -19,7 +19,7 @@ from eqsat.codegen.kernel import GeneratedKernel, Task, View
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
-from eqsat.ops.families.resize import Plan, axis_taps, resize_plan
+from eqsat.ops.families.resize import ResizePlan, axis_taps, resize_plan
 from eqsat.schema.size_questions import any_free, greatest
 
 
@@ -90,7 +90,7 @@ class FreeAxis:
     offset: int
 
 
-def plan_of(task: Task) -> Plan | None:
+def plan_of(task: Task) -> ResizePlan | None:
     """The axes in the order in which they are resized; None unless sizes and scales are known in advance."""
     if is_free(task):
         return None
@@ -182,7 +182,7 @@ class _Tables:
     outside: dict[int, TemplateArray] = field(default_factory=dict)
 
 
-def _constant_tables(template: Template, x: TemplateTensor, plan: Plan, work: ir.DataType) -> _Tables:
+def _constant_tables(template: Template, x: TemplateTensor, plan: ResizePlan, work: ir.DataType) -> _Tables:
     made = _Tables()
     # The last axis that is resized is the outermost sum.
     for p in reversed(plan.axes):

@@ -25,7 +25,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
-from eqsat.ops.families.resize import Plan, axis_taps
+from eqsat.ops.families.resize import ResizePlan, axis_taps
 from eqsat.schema.size_questions import is_free, magnitude
 from eqsat.schema.types import OpKey
 
@@ -82,7 +82,7 @@ class _Part:
     lines: list[str]
 
 
-def _taps(plan: Plan, shape: Shape) -> dict[int, _Taps] | None:
+def _taps(plan: ResizePlan, shape: Shape) -> dict[int, _Taps] | None:
     """The taps of each axis that changes; None if some elements lie outside."""
     found: dict[int, _Taps] = {}
     for p in plan.axes:
