@@ -23,7 +23,7 @@ import onnx_ir as ir
 
 from benchmarks.output import write_json
 from eqsat.cli.tables import print_table
-from eqsat.discover.elementwise_terms import Enumeration, Pair, Term
+from eqsat.discover.elementwise_terms import ElementwiseTerm, Enumeration, Pair
 from eqsat.discover.find_rules import require_enumerable
 from eqsat.discover.implied_pairs import not_implied
 from eqsat.discover.of_terms import rules_of_terms
@@ -124,16 +124,16 @@ def _dtype(rule: Rule, pair: Pair) -> str | None:
     return next((n for n, t in DTYPES.items() if all(t in map(dtype_of, types) for types in allowed)), None)
 
 
-def term(node: Any) -> Term:
+def term(node: Any) -> ElementwiseTerm:
     """A side of a rule as a term."""
     if isinstance(node, Name):
-        return Term(name=node.name)
+        return ElementwiseTerm(name=node.name)
     if isinstance(node, Number):
-        return Term(number=float(node.value))
+        return ElementwiseTerm(number=float(node.value))
     if isinstance(node, Match) and len(node.ops) == 1 and not node.attrs and not node.output:
-        return Term(_name(node.ops[0]), tuple(map(term, node.args)))
+        return ElementwiseTerm(_name(node.ops[0]), tuple(map(term, node.args)))
     if isinstance(node, Build) and isinstance(node.op, OpKey) and not node.attrs and not node.spread:
-        return Term(_name(node.op), tuple(map(term, node.args)))
+        return ElementwiseTerm(_name(node.op), tuple(map(term, node.args)))
     raise _Other
 
 
@@ -143,11 +143,11 @@ def _name(op: OpKey) -> str:
     return op.name
 
 
-def _operators(term: Term) -> list[str]:
+def _operators(term: ElementwiseTerm) -> list[str]:
     return [term.op, *(op for operand in term.operands for op in _operators(operand))] if term.op else []
 
 
-def _numbers(term: Term) -> list[float]:
+def _numbers(term: ElementwiseTerm) -> list[float]:
     own = [] if term.number is None else [term.number]
     return own + [number for operand in term.operands for number in _numbers(operand)]
 

@@ -13,7 +13,7 @@ from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.egraph.encode import constant_values
 from eqsat.egraph.judge_match import Judge
 from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
-from eqsat.explain.why import Explanation, Place, Why, roots_of
+from eqsat.explain.why import Explanation, MatchAttempt, Why, roots_of
 from eqsat.extract.problem import Solution
 from eqsat.model.load import Source
 from eqsat.model.read.given_sizes import Size
@@ -141,7 +141,7 @@ def _explained(search: Search, definition: Rule | Composite, target: str, node: 
 
 def _places(
     search: Search, definition: Rule | Composite, target: str, node: str | None, left_out: str
-) -> Iterator[Place]:
+) -> Iterator[MatchAttempt]:
     """The places in a model and in the bodies of its control flow."""
     classes = None if node is None else _classes(search, node)
     if not search.untouched and (classes is None or classes):
@@ -152,7 +152,7 @@ def _places(
             yield replace(place, node=f"{place.node} in the {site}")
 
 
-def nearest(search: Search, rule: Rule) -> Place | None:
+def nearest(search: Search, rule: Rule) -> MatchAttempt | None:
     """The nearest match of a rule in a search that is done."""
     return next(iter(explained(search, rule, places=1).places), None)
 

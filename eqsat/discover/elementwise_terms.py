@@ -37,7 +37,7 @@ _INTEGERS = (-128, -100, -7, -3, -2, -1, 0, 1, 2, 3, 7, 100, 127)
 
 
 @dataclass(frozen=True)
-class Term:
+class ElementwiseTerm:
     """An expression.
 
     Attributes:
@@ -48,7 +48,7 @@ class Term:
     """
 
     op: str = ""
-    operands: tuple[Term, ...] = ()
+    operands: tuple[ElementwiseTerm, ...] = ()
     name: str = ""
     number: float | None = None
 
@@ -77,7 +77,7 @@ class Term:
         return (self.op, *(word for operand in self.operands for word in operand.words)) if self.op else ()
 
     @cached_property
-    def subterms(self) -> tuple[Term, ...]:
+    def subterms(self) -> tuple[ElementwiseTerm, ...]:
         """Itself, and those of its operands, each once."""
         return tuple(dict.fromkeys((self, *(below for operand in self.operands for below in operand.subterms))))
 
@@ -86,17 +86,21 @@ class Term:
         """How many literals there are."""
         return (self.number is not None) + sum(operand.numbers for operand in self.operands)
 
-    def renamed(self, names: Mapping[str, str]) -> Term:
+    def renamed(self, names: Mapping[str, str]) -> ElementwiseTerm:
         """With other names of the variables."""
         if self.op:
-            return Term(self.op, tuple(operand.renamed(names) for operand in self.operands))
-        return Term(name=names[self.name]) if self.name else self
+            return ElementwiseTerm(self.op, tuple(operand.renamed(names) for operand in self.operands))
+        return ElementwiseTerm(name=names[self.name]) if self.name else self
 
-    def replaced(self, part: Term, by: Term) -> Term:
+    def replaced(self, part: ElementwiseTerm, by: ElementwiseTerm) -> ElementwiseTerm:
         """With a term in each place of another one."""
         if self == part:
             return by
-        return Term(self.op, tuple(operand.replaced(part, by) for operand in self.operands)) if self.op else self
+        return (
+            ElementwiseTerm(self.op, tuple(operand.replaced(part, by) for operand in self.operands))
+            if self.op
+            else self
+        )
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ class Pair:
     that stands for a tensor of it.
     """
 
-    left: Term
-    right: Term
+    left: ElementwiseTerm
+    right: ElementwiseTerm
 
 
 class Enumeration:
@@ -142,10 +146,10 @@ class Enumeration:
         self._operators = [(name, arity) for name in operators for arity in arities(name)]
         # Other operators take tensors of one element there, such as the bounds of Clip.
         self._stretches = {o.op.name: BROADCASTS in o.traits or UNARY in o.traits for o in standard()}
-        self._first: dict[bytes, Term] = {}
-        self._values: dict[Term, np.ndarray] = {}
-        self._by_size: list[list[Term]] = [[] for _ in range(size + 1)]
-        self._numbers: dict[float, Term] = {}
+        self._first: dict[bytes, ElementwiseTerm] = {}
+        self._values: dict[ElementwiseTerm, np.ndarray] = {}
+        self._by_size: list[list[ElementwiseTerm]] = [[] for _ in range(size + 1)]
+        self._numbers: dict[float, ElementwiseTerm] = {}
         self._leaves(variables, numbers, seed)
         for operators_of_term in range(1, size + 1):
             for term in self._terms(operators_of_term):
@@ -158,7 +162,7 @@ class Enumeration:
         rng = np.random.default_rng(seed)
         if self.dtype == ir.DataType.BOOL:
             for i, name in enumerate(NAMES):
-                self._leaf(Term(name=name), rng.integers(0, 2, SAMPLES).astype(bool), is_used=i < variables)
+                self._leaf(ElementwiseTerm(name=name), rng.integers(0, 2, SAMPLES).astype(bool), is_used=i < variables)
             return
         is_float = self.dtype.is_floating_point()
         # Over the reals; which rounding a rule changes is up to the check.
@@ -169,23 +173,23 @@ class Enumeration:
             if is_float:
                 near = rng.standard_normal(SAMPLES // 3) * 3
                 drawn[: len(near)] = near
-            self._leaf(Term(name=name), drawn, is_used=i < variables)
+            self._leaf(ElementwiseTerm(name=name), drawn, is_used=i < variables)
         for number in numbers:
-            self._numbers[number] = Term(number=number)
+            self._numbers[number] = ElementwiseTerm(number=number)
             self._put(self._numbers[number], np.full(SAMPLES, number, dtype=wide))
 
-    def _leaf(self, term: Term, values: np.ndarray, *, is_used: bool) -> None:
+    def _leaf(self, term: ElementwiseTerm, values: np.ndarray, *, is_used: bool) -> None:
         if is_used:
             self._put(term, values)
         else:
             self._values[term] = values
 
-    def _put(self, term: Term, values: np.ndarray) -> None:
+    def _put(self, term: ElementwiseTerm, values: np.ndarray) -> None:
         self._first.setdefault(_key(values), term)
         self._values[term] = values
         self._by_size[term.size].append(term)
 
-    def _terms(self, size: int) -> Iterator[Term]:
+    def _terms(self, size: int) -> Iterator[ElementwiseTerm]:
         for name, arity in self._operators:
             commutes = is_commutative(OpKey("", name))
             for sizes in itertools.product(range(size), repeat=arity):
@@ -195,13 +199,13 @@ class Enumeration:
                     if commutes and list(operands) != sorted(operands, key=lambda t: (t.size, t.text)):
                         continue
                     if any(operand.name or operand.op for operand in operands) and self._fits(name, operands):
-                        yield Term(name, operands)
+                        yield ElementwiseTerm(name, operands)
 
-    def _fits(self, name: str, operands: Sequence[Term]) -> bool:
+    def _fits(self, name: str, operands: Sequence[ElementwiseTerm]) -> bool:
         if name in ("Div", "Mod") and self.dtype.is_integer() and operands[1].number == 0:
             return False
         dtypes = [self._values[operand].dtype for operand in operands]
-        return self._has_bounds(Term(name, tuple(operands))) and self._has_types(name, dtypes)
+        return self._has_bounds(ElementwiseTerm(name, tuple(operands))) and self._has_types(name, dtypes)
 
     def _has_types(self, name: str, given: Sequence[np.dtype]) -> bool:
         """Whether an operator takes operands of these types, which numpy would convert."""
@@ -216,11 +220,11 @@ class Enumeration:
                 return False
         return True
 
-    def _has_bounds(self, term: Term) -> bool:
+    def _has_bounds(self, term: ElementwiseTerm) -> bool:
         """Whether all operands but the first are numbers where an operator needs that."""
         return self._stretches[term.op] or all(operand.number is not None for operand in term.operands[1:])
 
-    def _computed(self, term: Term) -> np.ndarray | None:
+    def _computed(self, term: ElementwiseTerm) -> np.ndarray | None:
         """The values of a term on the samples; None if it has none, or is infinite on all of them."""
         if term in self._values:
             return self._values[term]
@@ -245,7 +249,7 @@ class Enumeration:
             return _single(left) == pair.right.number
         return _key(left) == _key(right)
 
-    def _add(self, term: Term) -> None:
+    def _add(self, term: ElementwiseTerm) -> None:
         self.evaluated += 1
         values = self._computed(term)
         if values is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from eqsat.discover.elementwise_terms import NAMES, Pair, Term
+from eqsat.discover.elementwise_terms import NAMES, ElementwiseTerm, Pair
 
 MOST_VARIABLES = 4
 
@@ -31,7 +31,7 @@ def _wider(pair: Pair) -> Iterator[Pair]:
     free = next((name for name in NAMES if name not in pair.left.variables), "")
     if not free:
         return
-    new = Term(name=free)
+    new = ElementwiseTerm(name=free)
     parts = [t for t in pair.left.subterms if t != pair.left and not t.name]
     for part in sorted(parts, key=lambda t: -t.size):
         yield from _sound(Pair(pair.left.replaced(part, new), pair.right.replaced(part, new)))
@@ -56,20 +56,22 @@ Place = tuple[int, ...]
 """Numbers of the operands that lead to a term."""
 
 
-def _places(term: Term, here: Place = ()) -> dict[Term, list[Place]]:
+def _places(term: ElementwiseTerm, here: Place = ()) -> dict[ElementwiseTerm, list[Place]]:
     """Where each variable and each number is."""
     if not term.op:
         return {term: [here]}
-    found: dict[Term, list[Place]] = {}
+    found: dict[ElementwiseTerm, list[Place]] = {}
     for i, operand in enumerate(term.operands):
         for leaf, places in _places(operand, (*here, i)).items():
             found.setdefault(leaf, []).extend(places)
     return found
 
 
-def _put(term: Term, places: Sequence[Place], new: Term, here: Place = ()) -> Term:
+def _put(term: ElementwiseTerm, places: Sequence[Place], new: ElementwiseTerm, here: Place = ()) -> ElementwiseTerm:
     if here in places:
         return new
     return (
-        Term(term.op, tuple(_put(o, places, new, (*here, i)) for i, o in enumerate(term.operands))) if term.op else term
+        ElementwiseTerm(term.op, tuple(_put(o, places, new, (*here, i)) for i, o in enumerate(term.operands)))
+        if term.op
+        else term
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.discover.elementwise_terms import Pair, Term
+from eqsat.discover.elementwise_terms import ElementwiseTerm, Pair
 from eqsat.egraph.saturate import Limits, Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.model.load import load
@@ -44,7 +44,7 @@ def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) ->
     numbers: dict[float, str] = {}
     known: dict[str, str] = {}
 
-    def name_of(term: Term) -> str:
+    def name_of(term: ElementwiseTerm) -> str:
         if term.name:
             return term.name
         if term.text not in known:

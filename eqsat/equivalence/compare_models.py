@@ -12,13 +12,13 @@ import numpy as np
 from eqsat.check.gate import require_believed
 from eqsat.equivalence.candidates import groups
 from eqsat.equivalence.closure import CONGRUENT, ROUNDED
-from eqsat.equivalence.join import Joined, join
+from eqsat.equivalence.join import JoinedModels, join
 from eqsat.equivalence.places import first_apart
 from eqsat.equivalence.prove import Proof, Prover
 from eqsat.equivalence.refute import refuted
 from eqsat.equivalence.tensor_values import Observed, observe
 from eqsat.equivalence.tensors import Tensors
-from eqsat.equivalence.verdict import Counterexample, Equivalence, Joint, Place
+from eqsat.equivalence.verdict import Counterexample, DivergencePoint, Equivalence, Joint
 from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values, is_integer
 from eqsat.execute.executor import Executor
@@ -84,7 +84,7 @@ def equivalence(
     return replace(found, notes=(*notes, *found.notes), seconds=dict(clock.seconds))
 
 
-def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, seed: int) -> Equivalence:
+def _compared(both: JoinedModels, options: SearchOptions, clock: Clock, count: int, seed: int) -> Equivalence:
     a, b = both.first.model, both.second.model
     with clock.stage("execute"):
         drawn, notes = _drawn(both, count, seed)
@@ -132,7 +132,7 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
     )
 
 
-def _ends(tensors: Tensors, both: Joined) -> list[tuple[int, int]]:
+def _ends(tensors: Tensors, both: JoinedModels) -> list[tuple[int, int]]:
     named = [{v.name: tensors.number[v] for v in m.graph.outputs} for m in tensors.models]
     return [(named[0][x], named[1][y]) for x, y in both.outputs]
 
@@ -140,7 +140,7 @@ def _ends(tensors: Tensors, both: Joined) -> list[tuple[int, int]]:
 # ---- inputs ---------------------------------------------------------------------------------------
 
 
-def _drawn(both: Joined, count: int, seed: int) -> tuple[list[Inputs], list[str]]:
+def _drawn(both: JoinedModels, count: int, seed: int) -> tuple[list[Inputs], list[str]]:
     """Inputs of several sizes and magnitudes, as far as they can be drawn."""
     found: list[Inputs] = []
     model, sizes = both.first.model, list(sizes_of(both.first.sizes))
@@ -158,7 +158,7 @@ def _drawn(both: Joined, count: int, seed: int) -> tuple[list[Inputs], list[str]
     return found, []
 
 
-def _constants(both: Joined) -> list[float]:
+def _constants(both: JoinedModels) -> list[float]:
     """Magnitudes of the models' single numbers, where programs may have thresholds."""
     numbers: set[float] = set()
     for model in (both.first.model, both.second.model):
@@ -192,12 +192,12 @@ def _scaled(array: Any, scales: Sequence[float], near: Sequence[float], rng: np.
     return drawn.astype(array.dtype)
 
 
-def _for_second(both: Joined, arrays: Mapping[str, Any]) -> Inputs:
+def _for_second(both: JoinedModels, arrays: Mapping[str, Any]) -> Inputs:
     return {second: arrays[first] for first, second in both.inputs}
 
 
 def _executed(
-    both: Joined, drawn: Sequence[Inputs], seen: tuple[Observed, Observed], numerics: NumericsClass
+    both: JoinedModels, drawn: Sequence[Inputs], seen: tuple[Observed, Observed], numerics: NumericsClass
 ) -> tuple[int, Counterexample | None, list[str]]:
     """On how many inputs both models were executed, the first on which they differ, and why there are no more.
 
@@ -228,12 +228,14 @@ def _is_finite(*values: Any) -> bool:
     return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
-def _refuted_place(proof: Proof, left: int, right: int) -> Place:
+def _refuted_place(proof: Proof, left: int, right: int) -> DivergencePoint:
     rules = next((step.rules for step in proof.steps if (step.left, step.right) == (left, right)), ())
     names = ", ".join(rule for rule in rules if rule != CONGRUENT)
     reason = f"joined by {names or 'equal operators'}, which is wrong here: the values differ by more than rounding"
     tensors = proof.tensors
-    return Place(tensors.name(left), tensors.name(right), (tensors.operator(left), tensors.operator(right)), reason)
+    return DivergencePoint(
+        tensors.name(left), tensors.name(right), (tensors.operator(left), tensors.operator(right)), reason
+    )
 
 
 # ---- the verdict ----------------------------------------------------------------------------------

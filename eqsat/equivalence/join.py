@@ -35,7 +35,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedModels:
     """Two models with the same inputs.
 
     Attributes:
@@ -55,7 +55,7 @@ class Joined:
     notes: tuple[str, ...] = ()
 
 
-def join(a: Source, b: Source, options: SearchOptions) -> Joined:
+def join(a: Source, b: Source, options: SearchOptions) -> JoinedModels:
     """Loads both models.
 
     Args:
@@ -88,7 +88,7 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
         _require_same_type(first.model, second.model, pair)
     outputs, more = _paired(list(first.model.graph.outputs), list(second.model.graph.outputs), "output")
     rules = tuple(map(_without_annotations, (*first.every_rule, *first.claims)))
-    return Joined(first, second, rules, inputs, outputs, (*said, *more))
+    return JoinedModels(first, second, rules, inputs, outputs, (*said, *more))
 
 
 def _plain(loaded: LoadedInput) -> LoadedInput:

@@ -46,7 +46,7 @@ class Goal:
 
 
 @dataclass
-class Pieces:
+class PieceModel:
     """A model of pieces.
 
     Attributes:
@@ -103,7 +103,7 @@ class Cutter:
                 value, leaves = self._define(k, scope)
                 self._goals.append(Goal(k, number, value, leaves))
 
-    def pieces(self) -> Pieces:
+    def pieces(self) -> PieceModel:
         """All pieces, once."""
         outputs = list(dict.fromkeys(goal.value for goal in self._goals))
         graph = ir.Graph(
@@ -115,7 +115,9 @@ class Cutter:
             name="pieces",
         )
         model = ir.Model(graph, ir_version=self.tensors.models[0].ir_version)
-        return Pieces(model, self._goals, {number: v for (kind, number), v in self._inputs.items() if kind == "cut"})
+        return PieceModel(
+            model, self._goals, {number: v for (kind, number), v in self._inputs.items() if kind == "cut"}
+        )
 
     # ---- cuts that pieces pass ---------------------------------------------------------------------
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eqsat.equivalence.tensors import ModelNode, Tensors
-from eqsat.equivalence.verdict import Place
+from eqsat.equivalence.verdict import DivergencePoint
 from eqsat.schema.types import AttrValue
 
 
-def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping[int, int]) -> list[Place]:
+def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping[int, int]) -> list[DivergencePoint]:
     """For each pair of ends the first tensors before it that have no counterpart.
 
     Args:
@@ -17,10 +17,10 @@ def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping
         ends: Outputs that are not joined, or differ.
         cuts: By tensor the number of the group of tensors that count as equal here, beside those that are joined.
     """
-    found: list[Place] = []
+    found: list[DivergencePoint] = []
     for left, right in ends:
         a, b = _first(tensors, left, cuts), _first(tensors, right, cuts)
-        place = Place(
+        place = DivergencePoint(
             "" if a is None else tensors.name(a),
             "" if b is None else tensors.name(b),
             ("" if a is None else tensors.operator(a), "" if b is None else tensors.operator(b)),

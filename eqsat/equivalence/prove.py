@@ -19,7 +19,7 @@ from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.equivalence.candidates import Group
 from eqsat.equivalence.closure import ROUNDED, ConstantClosure
-from eqsat.equivalence.piece import Cutter, Goal, Pieces
+from eqsat.equivalence.piece import Cutter, Goal, PieceModel
 from eqsat.equivalence.tensors import Tensors
 from eqsat.rules.ast import Rule
 from eqsat.stages.clock import Clock
@@ -217,7 +217,7 @@ class Prover:
             self._give_up(n)
         return bool(cut)
 
-    def _batches(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], Pieces]]:
+    def _batches(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], PieceModel]]:
         """Groups in order of execution with their pieces, about as many as make one e-graph."""
         batch: list[int] = []
         cutter = Cutter(self.tensors, self._cuts)
@@ -230,7 +230,7 @@ class Prover:
         if batch:
             yield batch, cutter.pieces()
 
-    def _attempt(self, batch: Sequence[int], pieces: Pieces) -> None:
+    def _attempt(self, batch: Sequence[int], pieces: PieceModel) -> None:
         """Saturates the pieces of some groups and notes what is equal in them."""
         closure = self._saturated(pieces, self.rules, max(self._depth[n] for n in batch))
         found = _equal(pieces, closure)
@@ -257,7 +257,7 @@ class Prover:
         makers = (self.tensors.maker(k) for members in goal.leaves.values() for k in members)
         return any(maker is not None and not maker.is_opaque for maker in makers)
 
-    def _saturated(self, pieces: Pieces, rules: Sequence[Rule], depth: int) -> ConstantClosure:
+    def _saturated(self, pieces: PieceModel, rules: Sequence[Rule], depth: int) -> ConstantClosure:
         size = len(pieces.model.graph)
         most = size + max(GROWTH[depth] * size, LEAST_GROWTH[depth])
         self.clock.say(Event("prove", step=size, enodes=self.proof.enodes))
@@ -276,7 +276,7 @@ class Prover:
 
     def _sufficient(
         self,
-        pieces: Pieces,
+        pieces: PieceModel,
         closure: ConstantClosure,
         found: Sequence[tuple[Goal, Goal]],
         chains: Sequence[tuple[str, ...]],
@@ -319,7 +319,7 @@ def _holds(closure: ConstantClosure, found: Sequence[tuple[Goal, Goal]]) -> bool
     return all(closure.same(a.value, b.value) for a, b in found)
 
 
-def _equal(pieces: Pieces, closure: ConstantClosure) -> list[tuple[Goal, Goal]]:
+def _equal(pieces: PieceModel, closure: ConstantClosure) -> list[tuple[Goal, Goal]]:
     """Pairs of goals of one group that are equal; each goal with the first that it equals."""
     found: list[tuple[Goal, Goal]] = []
     firsts: dict[int, list[Goal]] = {}

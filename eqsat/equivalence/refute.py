@@ -19,7 +19,7 @@ from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values
 from eqsat.execute.trace import Trace
 from eqsat.verify import judge_values
-from eqsat.verify.sides import Noise
+from eqsat.verify.sides import Perturbation
 
 SHAKES = 4
 """Runs with random roundings."""
@@ -44,7 +44,7 @@ def refuted(proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[Inputs,
     try:
         values = _values(tensors, 0, inputs[0], wanted) | _values(tensors, 1, inputs[1], wanted)
         shaken = [
-            _values(tensors, side, inputs[side], wanted, Noise(ROUNDING, seed, rounds=True))
+            _values(tensors, side, inputs[side], wanted, Perturbation(ROUNDING, seed, rounds=True))
             for seed in range(SHAKES)
             for side in (0, 1)
         ]
@@ -53,7 +53,9 @@ def refuted(proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[Inputs,
     return next((pair for pair in pairs if _differ(values, shaken, *pair)), None)
 
 
-def _values(tensors: Tensors, side: int, inputs: Inputs, wanted: Collection[int], noise: Noise | None = None) -> Values:
+def _values(
+    tensors: Tensors, side: int, inputs: Inputs, wanted: Collection[int], noise: Perturbation | None = None
+) -> Values:
     trace = Trace(tensors.models[side])
     numbers = {tensors.name(k): k for k in wanted if tensors.side[k] == side}
     found: Values = {numbers[name]: value for name, value in trace.constants.items() if name in numbers}

@@ -45,7 +45,7 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DivergencePoint:
     """The first tensors, in order of execution, that are not joined.
 
     Attributes:
@@ -111,7 +111,7 @@ class Equivalence:
     joints: tuple[Joint, ...] = ()
     shared: int = 0
     used: tuple[str, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[DivergencePoint, ...] = ()
     counterexample: Counterexample | None = None
     samples: int = 0
     inputs: tuple[tuple[str, str], ...] = ()

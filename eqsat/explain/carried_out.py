@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.egraph.engine import TimeUp
-from eqsat.explain.explain import Explanation
+from eqsat.explain.explain import GraphExplainer
 from eqsat.explain.origin import DerivationStep, Origin
 from eqsat.partition.place import CarriedOut
 
@@ -42,7 +42,7 @@ def _through(origin: Origin, made: Mapping[str, _Made], renamed: Mapping[str, st
 
 
 def _made(change: CarriedOut) -> dict[str, _Made]:
-    explanation = Explanation(change.saturation, change.egraph)
+    explanation = GraphExplainer(change.saturation, change.egraph)
     try:
         chains = explanation.derivations.of(change.made.values())
     except TimeUp:

@@ -27,7 +27,7 @@ MOST_PRUNED = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
+class RuleApplication:
     """One application of a rule; e-nodes by their numbers in the snapshot.
 
     Attributes:
@@ -61,30 +61,30 @@ class Derivations:
         rows = saturation.engine.tables()["Const"].rows
         absent = next((row.output for row in rows if to_int(row.inputs[0]) == 0), None)
         self.nodes = MatchedNodes(snapshot, None if absent is None else snapshot.ids.get(absent))
-        self.makers: dict[int, list[Match]] = {}
+        self.makers: dict[int, list[RuleApplication]] = {}
         self._clauses: dict[int, list[CompiledClause]] = {}
         for clause, _ in saturation.answered():
             self._clauses.setdefault(clause.number, []).append(clause)
         self._answers = {clause.key: served for clause, served in saturation.answered()}
         self._loaded: set[int] = set()
-        self._unions: dict[int, list[tuple[int, Match]]] = {}
+        self._unions: dict[int, list[tuple[int, RuleApplication]]] = {}
 
     # ---- derivations ------------------------------------------------------------------------------
 
-    def of(self, wanted: Iterable[int]) -> dict[int, list[Match]]:
+    def of(self, wanted: Iterable[int]) -> dict[int, list[RuleApplication]]:
         """The matches that lead to each of these e-nodes, in an order in which they can be applied."""
         wanted = list(dict.fromkeys(wanted))
         best = self._best(self._reach(wanted))
         return {n: needed(_in_order(n, best), best) for n in wanted}
 
-    def chain(self, start: int, goal: int) -> list[Match]:
+    def chain(self, start: int, goal: int) -> list[RuleApplication]:
         """The fewest matches that unite two e-nodes of one class; empty if none do."""
         self._load(n for n, s in enumerate(self.saturation.statistics, 2) if s.applied)
         return fewest_steps(start, lambda n: n == goal, lambda n: self._unions.get(n, ()))
 
-    def _reach(self, wanted: Sequence[int]) -> dict[int, list[Match]]:
+    def _reach(self, wanted: Sequence[int]) -> dict[int, list[RuleApplication]]:
         """All e-nodes from which the wanted ones may have been made, with the matches that made them."""
-        reach: dict[int, list[Match]] = {}
+        reach: dict[int, list[RuleApplication]] = {}
         todo = wanted
         while todo:
             self._load({self.snapshot.nodes[n].rule for n in todo})
@@ -95,19 +95,19 @@ class Derivations:
             todo = [n for n in further if n not in reach]
         return reach
 
-    def _made_by(self, n: int) -> Iterator[Match]:
+    def _made_by(self, n: int) -> Iterator[RuleApplication]:
         node = self.snapshot.nodes[n]
         if node.kind == "part" and node.children[0] is not None:
             for holder in self.snapshot.classes[node.children[0]]:
-                yield Match(None, (holder,), (n,))
+                yield RuleApplication(None, (holder,), (n,))
         elif node.rule not in (ORIGINAL, COMMUTED):
             yield from (m for m in self.makers.get(n, ()) if m.clause is not None and m.clause.number == node.rule)
 
-    def _best(self, reach: dict[int, list[Match]]) -> dict[int, Match]:
+    def _best(self, reach: dict[int, list[RuleApplication]]) -> dict[int, RuleApplication]:
         """For each e-node the match that makes it with the least height of its derivation."""
         height: dict[int, int] = {}
-        best: dict[int, Match] = {}
-        readers: dict[int, list[tuple[int, Match]]] = {}
+        best: dict[int, RuleApplication] = {}
+        readers: dict[int, list[tuple[int, RuleApplication]]] = {}
         missing: dict[tuple[int, int], int] = {}
         waiting = [(0, n) for n, matches in reach.items() if not matches]
         for n, matches in reach.items():
@@ -115,7 +115,7 @@ class Derivations:
                 missing[n, id(match)] = len(match.sites)
                 for site in match.sites:
                     readers.setdefault(site, []).append((n, match))
-        by: dict[tuple[int, int], Match] = {}
+        by: dict[tuple[int, int], RuleApplication] = {}
         heapq.heapify(waiting)
         while waiting:
             level, n = heapq.heappop(waiting)
@@ -161,7 +161,7 @@ class Derivations:
                         self._unions.setdefault(left, []).append((right, match))
                         self._unions.setdefault(right, []).append((left, match))
 
-    def _matches(self, clause: CompiledClause, past: CompiledClause, rows: Iterable[Any]) -> Iterator[Match]:
+    def _matches(self, clause: CompiledClause, past: CompiledClause, rows: Iterable[Any]) -> Iterator[RuleApplication]:
         to_int, ids = self.saturation.engine.egraph.value_to_i64, self.snapshot.ids
         answers, values = self._answers[clause.key], past.variables
         names = [c.name for c in past.columns]
@@ -178,7 +178,7 @@ class Derivations:
 
     def _match(
         self, clause: CompiledClause, classes: dict[str, int | None], numbers: dict[str, int], answer: Answer
-    ) -> Match | None:
+    ) -> RuleApplication | None:
         found = {site.value: self.nodes.left(site, classes, numbers) for site in clause.query.sites}
         sites = [n for n in found.values() if n is not None]
         if len(sites) < len(found):
@@ -194,7 +194,7 @@ class Derivations:
                 for operand, n in zip(clause.layout.roots, left, strict=True)
             ]
         leaves = (classes.get(v) for v in clause.query.leaves)
-        return Match(
+        return RuleApplication(
             clause,
             tuple(dict.fromkeys(sites)),
             tuple(dict.fromkeys(n for n in built if n is not None)),
@@ -218,8 +218,8 @@ def _recorded(clause: CompiledClause) -> CompiledClause:
     return past
 
 
-def _in_order(wanted: int, best: dict[int, Match]) -> list[Match]:
-    done: dict[int, Match] = {}
+def _in_order(wanted: int, best: dict[int, RuleApplication]) -> list[RuleApplication]:
+    done: dict[int, RuleApplication] = {}
     todo = [(wanted, False)]
     seen: set[int] = set()
     while todo:
@@ -235,7 +235,7 @@ def _in_order(wanted: int, best: dict[int, Match]) -> list[Match]:
     return list(done.values())
 
 
-def needed(matches: Sequence[Match], made: Collection[int]) -> list[Match]:
+def needed(matches: Sequence[RuleApplication], made: Collection[int]) -> list[RuleApplication]:
     """A derivation without the matches that it does not need, because others of it make the same e-nodes as well.
 
     Args:
@@ -253,7 +253,9 @@ def needed(matches: Sequence[Match], made: Collection[int]) -> list[Match]:
     return [*kept, last]
 
 
-def _applied(matches: Sequence[Match], given: set[int], wanted: Collection[int]) -> list[Match] | None:
+def _applied(
+    matches: Sequence[RuleApplication], given: set[int], wanted: Collection[int]
+) -> list[RuleApplication] | None:
     """Matches in an order in which they can be applied, until they have made some e-nodes; None if they cannot."""
     there, order, waiting = set(given), [], list(matches)
     while not there.issuperset(wanted):

@@ -10,9 +10,9 @@ from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.matched import key, key_of
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.explain.derivations import Derivations, Match
+from eqsat.explain.derivations import Derivations, RuleApplication
 from eqsat.explain.match_terms import Terms
-from eqsat.explain.origin import DerivationStep, Folded, Origin
+from eqsat.explain.origin import DerivationStep, FoldedConstant, Origin
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.value_names import value_names
 from eqsat.rules.ast import Rule
@@ -27,7 +27,7 @@ def explain(saturation: Saturation, snapshot: Snapshot, assembled: Assembled) ->
     return _OfProgram(saturation, snapshot, assembled).origins()
 
 
-class Explanation:
+class GraphExplainer:
     """What is known of the e-nodes of one e-graph.
 
     Args:
@@ -78,7 +78,7 @@ class Explanation:
     def _index(self) -> Mapping[object, int]:
         return {key_of(node): n for n, node in enumerate(self.snapshot.nodes)}
 
-    def step(self, match: Match) -> DerivationStep:
+    def step(self, match: RuleApplication) -> DerivationStep:
         """The application of a rule."""
         assert match.clause is not None
         definition = match.clause.definition
@@ -93,7 +93,7 @@ class Explanation:
         return DerivationStep(rule, short_place(self._places.get(rule, "")), "", "", "")
 
 
-class _OfProgram(Explanation):
+class _OfProgram(GraphExplainer):
     def __init__(self, saturation: Saturation, snapshot: Snapshot, assembled: Assembled) -> None:
         super().__init__(saturation, snapshot)
         self.plan = assembled.plan
@@ -140,7 +140,7 @@ class _OfProgram(Explanation):
         name: str,
         enode: ENode,
         results: Sequence[int],
-        chains: Mapping[int, Sequence[Match]],
+        chains: Mapping[int, Sequence[RuleApplication]],
         names: Mapping[int, str],
     ) -> Origin:
         n = self._numbers.get(id(enode), -1)
@@ -165,10 +165,12 @@ class _OfProgram(Explanation):
         constants = self._constants(enode, rules, names)
         return Origin(name, str(enode.op), tuple(sources), tuple(dict.fromkeys(steps)), constants)
 
-    def _steps(self, matches: Iterable[Match]) -> tuple[DerivationStep, ...]:
+    def _steps(self, matches: Iterable[RuleApplication]) -> tuple[DerivationStep, ...]:
         return tuple(dict.fromkeys(self.step(m) for m in matches if m.clause is not None))
 
-    def _others(self, n: int, results: Sequence[int], known: Mapping[Match, None]) -> Iterable[Match]:
+    def _others(
+        self, n: int, results: Sequence[int], known: Mapping[RuleApplication, None]
+    ) -> Iterable[RuleApplication]:
         """The matches that unite an e-node with the nodes of the input whose results it computes as well."""
         reached = {n, *(s for m in known for s in m.sites)}
         tuples = {h for s in reached if s >= 0 and self.snapshot.nodes[s].kind == "part"
@@ -248,7 +250,7 @@ class _OfProgram(Explanation):
         found = [self._producers[k] for k in inside if k in self._producers]
         return [one for one in found if self._moves(one)]
 
-    def _to_leaf(self, eclass: int, nodes: Sequence[EncodedNode]) -> Iterable[Match]:
+    def _to_leaf(self, eclass: int, nodes: Sequence[EncodedNode]) -> Iterable[RuleApplication]:
         """The matches that unite the results of nodes of the input with the leaf of their class."""
         wanted = {id(node) for node in nodes}
         goals = (g for g in self.snapshot.classes[eclass] if self._stands_for(g, wanted))
@@ -288,16 +290,18 @@ class _OfProgram(Explanation):
         refs = self.snapshot.refs.items()
         return {c: v.name or "" for v, c in refs if v.is_initializer()}
 
-    def _constants(self, enode: ENode, rules: Sequence[Match], names: Mapping[int, str]) -> tuple[Folded, ...]:
+    def _constants(
+        self, enode: ENode, rules: Sequence[RuleApplication], names: Mapping[int, str]
+    ) -> tuple[FoldedConstant, ...]:
         found = []
         for eclass in dict.fromkeys(enode.children):
             if eclass in self.plan.constants and eclass not in self._initializers:
                 sources = self._leaves(eclass, rules)
                 if sources:
-                    found.append(Folded(names.get(eclass, ""), sources))
+                    found.append(FoldedConstant(names.get(eclass, ""), sources))
         return tuple(found)
 
-    def _leaves(self, eclass: int, rules: Sequence[Match]) -> tuple[str, ...]:
+    def _leaves(self, eclass: int, rules: Sequence[RuleApplication]) -> tuple[str, ...]:
         """The constants of the input that a constant was computed from."""
         snapshot = self.snapshot
         found: dict[str, None] = {}

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from eqsat.audit.expressions import ENodeText
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.explain.derivations import Match
+from eqsat.explain.derivations import RuleApplication
 from eqsat.rules.wording import in_words
 from eqsat.schema.types import AttrValue, OpKey
 
@@ -28,15 +28,15 @@ class Terms:
         self._named = {c for v, c in snapshot.refs.items() if v.name}
         self._telling: frozenset[tuple[OpKey, str]] = frozenset()
 
-    def before(self, match: Match) -> str:
+    def before(self, match: RuleApplication) -> str:
         """What a match found."""
         return self._all(match.left, match.sites, match)
 
-    def after(self, match: Match) -> str:
+    def after(self, match: RuleApplication) -> str:
         """What it made."""
         return self._all(match.right, match.built, match)
 
-    def _all(self, roots: Sequence[int], inside: Sequence[int], match: Match) -> str:
+    def _all(self, roots: Sequence[int], inside: Sequence[int], match: RuleApplication) -> str:
         nodes = self.snapshot.nodes
         within = {nodes[n].eclass: n for n in inside}
         self._telling = _differing([nodes[n] for n in dict.fromkeys((*match.sites, *match.built)) if n >= 0])

@@ -42,7 +42,7 @@ class DerivationStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedConstant:
     """A constant that was computed in advance, and the constants of the input that it was computed from."""
 
     name: str
@@ -66,7 +66,7 @@ class Origin:
     op: str
     sources: tuple[str, ...]
     steps: tuple[DerivationStep, ...] = ()
-    constants: tuple[Folded, ...] = ()
+    constants: tuple[FoldedConstant, ...] = ()
     body: str = ""
 
     @property
@@ -180,7 +180,7 @@ def _origin(rules: Sequence[Any], name: str, op: str, *rest: Any) -> Origin:
         str(op),
         tuple(map(str, sources)),
         tuple(_step(rules[i], before, after) for i, before, after in steps),
-        tuple(Folded(str(made), tuple(map(str, given))) for made, given in constants),
+        tuple(FoldedConstant(str(made), tuple(map(str, given))) for made, given in constants),
         str(body),
     )
 

@@ -26,7 +26,7 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MatchAttempt:
     """Where a rule applies, or nearly does.
 
     Attributes:
@@ -81,7 +81,7 @@ class Explanation:
     numerics: str
     outcome: str
     remark: str = ""
-    places: tuple[Place, ...] = ()
+    places: tuple[MatchAttempt, ...] = ()
     more: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Explanation:
 class _Seen:
     """A place with what ranks it among those of one outcome."""
 
-    place: Place
+    place: MatchAttempt
     rank: tuple[float, ...]
 
     @property
@@ -136,7 +136,7 @@ class Why:
         target: str = "",
         within: Collection[int] | None = None,
         left_out: str = "",
-    ) -> list[Place]:
+    ) -> list[MatchAttempt]:
         """All places, the nearest to an application that did not happen first, those where it applied last.
 
         Args:
@@ -205,15 +205,15 @@ class Why:
         share = len(matched) / operators
         if match.missed:
             required, found = self._miss(match.clause, match.missed[0])
-            place = Place(node, "partial", matched, operators, required, found)
+            place = MatchAttempt(node, "partial", matched, operators, required, found)
             return _Seen(place, (share, len(matched), match.met))
         clause, variables, answer = self.judge.judge(definition, number, target, match)
         if isinstance(answer, ClauseRefusal):
             required, found = answer.words
-            place = Place(node, "refused", matched, operators, required, found)
+            place = MatchAttempt(node, "refused", matched, operators, required, found)
             return _Seen(place, (answer.progress, len(matched)))
         outcome, what = self._outcome(clause, variables, answer, number, left_out)
-        place = Place(node, outcome, matched, operators, "", what)
+        place = MatchAttempt(node, outcome, matched, operators, "", what)
         return _Seen(place, (len(matched),))
 
     # ---- what a match came to -----------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _operands(count: int) -> str:
     return f"{count} operand{'' if count == 1 else 's'}"
 
 
-def _either(a: Place, b: Place) -> Place:
+def _either(a: MatchAttempt, b: MatchAttempt) -> MatchAttempt:
     """One place of two plain patterns of a rule that lack something at the same spot."""
     if a.required == b.required or a.outcome != "partial":
         return a

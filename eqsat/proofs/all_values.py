@@ -22,7 +22,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs.assumptions import ElementTranslation, elements_of
-from eqsat.proofs.scalar_terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPES
 from eqsat.schema.attributes import make_attrs
@@ -41,7 +41,7 @@ _WITHOUT_EFFECT = ("saturate", "round_mode")
 
 
 def agree(
-    left: Term, right: Term, root: ir.DataType, dtypes: Mapping[str, ir.DataType], parts: Sequence[ast.Expr]
+    left: ScalarTerm, right: ScalarTerm, root: ir.DataType, dtypes: Mapping[str, ir.DataType], parts: Sequence[ast.Expr]
 ) -> bool:
     """Whether two terms are equal for all values of their elements, where the left one is defined.
 
@@ -82,7 +82,7 @@ def _values(dtype: ir.DataType | None) -> np.ndarray:
     return np.arange(low, high + 1).astype(dtype.numpy())
 
 
-def _blocks(values: Mapping[Term, np.ndarray]) -> Iterator[dict[Term, np.ndarray]]:
+def _blocks(values: Mapping[ScalarTerm, np.ndarray]) -> Iterator[dict[ScalarTerm, np.ndarray]]:
     """All combinations, some at once: arrays of one length."""
     apart, together, size = [], [], 1
     for symbol, own in values.items():
@@ -97,7 +97,7 @@ def _blocks(values: Mapping[Term, np.ndarray]) -> Iterator[dict[Term, np.ndarray
         yield inner | {s: np.full(size, value) for s, value in zip(apart, chosen, strict=True)}
 
 
-def _settings(*terms: Term) -> Iterator[dict[Hashable, int | str]]:
+def _settings(*terms: ScalarTerm) -> Iterator[dict[Hashable, int | str]]:
     """All values of the attributes that the rule leaves open, by what identifies them."""
     found: dict[Hashable, tuple[int | str, ...]] = {}
     for term in walk(*terms):
@@ -107,7 +107,7 @@ def _settings(*terms: Term) -> Iterator[dict[Hashable, int | str]]:
         yield dict(zip(found, chosen, strict=True))
 
 
-def _is_fixed(term: Term) -> bool:
+def _is_fixed(term: ScalarTerm) -> bool:
     return has(OpKey("", term.op), Trait.FIXED)
 
 
@@ -115,15 +115,15 @@ class _Computation:
     """Terms on some values of their elements, all computed once."""
 
     def __init__(
-        self, arrays: Mapping[Term, np.ndarray], settings: Mapping[Hashable, int | str], root: ir.DataType
+        self, arrays: Mapping[ScalarTerm, np.ndarray], settings: Mapping[Hashable, int | str], root: ir.DataType
     ) -> None:
         self.settings = settings
         self.root = root
         self.size = len(next(iter(arrays.values()))) if arrays else 1
         self._found = dict(arrays)
-        self._defined: dict[Term, np.ndarray] = {}
+        self._defined: dict[ScalarTerm, np.ndarray] = {}
 
-    def result(self, term: Term) -> tuple[np.ndarray, np.ndarray]:
+    def result(self, term: ScalarTerm) -> tuple[np.ndarray, np.ndarray]:
         """Its values, and where it is defined."""
         defined = np.ones(self.size, bool)
         for part in walk(term):
@@ -135,7 +135,7 @@ class _Computation:
         found = self._number(term.value, self.root.numpy()) if term.value is not None else self._found[term]
         return found, defined
 
-    def _computed(self, term: Term) -> np.ndarray:
+    def _computed(self, term: ScalarTerm) -> np.ndarray:
         if not _is_fixed(term):
             raise NotModelled(f"{term.op}: its values are not tried")
         args = self._operands(term)
@@ -154,7 +154,7 @@ class _Computation:
         assert found is not None
         return found
 
-    def _operands(self, term: Term) -> list[np.ndarray]:
+    def _operands(self, term: ScalarTerm) -> list[np.ndarray]:
         """Arrays; a number has the type of what stands beside it."""
         arrays = [None if arg.value is not None else self._found[arg] for arg in term.args]
         beside = arrays[1:] if term.op == "Where" else arrays
@@ -182,7 +182,7 @@ class _Computation:
             raise NotModelled(f"{value} as {dtype.name}")
         return found
 
-    def _attributes(self, term: Term) -> dict[str, Any]:
+    def _attributes(self, term: ScalarTerm) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in term.data:
             if name in _WITHOUT_EFFECT or name == "present":
@@ -224,16 +224,17 @@ class _ValueTranslation(ElementTranslation):
 
     def __init__(
         self,
-        arrays: Mapping[Term, np.ndarray],
-        elements: Mapping[str, Sequence[Term]],
+        arrays: Mapping[ScalarTerm, np.ndarray],
+        elements: Mapping[str, Sequence[ScalarTerm]],
         dtypes: Mapping[str, ir.DataType],
     ) -> None:
         super().__init__(elements, dtypes)
         self.arrays = arrays
 
-    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+    def compare(self, left: ScalarTerm | Fraction, sign: str, right: ScalarTerm | Fraction, dtype: ir.DataType) -> Any:
         a, b = (
-            self.arrays[side].astype(np.float64) if isinstance(side, Term) else float(side) for side in (left, right)
+            self.arrays[side].astype(np.float64) if isinstance(side, ScalarTerm) else float(side)
+            for side in (left, right)
         )
         return _SIGNS[sign](a, b)
 

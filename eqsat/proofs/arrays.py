@@ -19,7 +19,7 @@ import numpy as np
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
 from eqsat.proofs.term_arrays import (
     Array,
     Attrs,
@@ -82,7 +82,7 @@ def _moved(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[Array]:
     """By the operator's kernel, on the positions of the elements."""
     if op.name == "Pad" and given[0] is not None and not given[0].ndim:
         return [given[0]]
-    known: list[Term] = []
+    known: list[ScalarTerm] = []
     inputs: list[Array | None] = []
     # The shape, axes and the like are numbers; what is moved are terms, or numbers as well.
     for array in given:
@@ -105,7 +105,7 @@ def _moved(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[Array]:
     return [_at(known, np.asarray(r)) for r in results if r is not None]
 
 
-def _at(known: list[Term], numbers: Array) -> Array:
+def _at(known: list[ScalarTerm], numbers: Array) -> Array:
     return filled(numbers.shape, lambda place: known[int(numbers[place])])
 
 
@@ -121,7 +121,7 @@ def _matmul(attrs: Attrs, given: Given) -> Array:
     a = np.broadcast_to(a, (*batch, *a.shape[-2:]))
     b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
 
-    def element(place: tuple[int, ...]) -> Term:
+    def element(place: tuple[int, ...]) -> ScalarTerm:
         *at, i, j = place
         return total(times(a[(*at, i, k)], b[(*at, k, j)]) for k in range(a.shape[-1]))
 
@@ -155,21 +155,21 @@ def _axes(attrs: Attrs, given: Given, index: int = 1) -> tuple[int, ...]:
     return tuple(range(x.ndim))
 
 
-def _reduced(x: Array, axes: Sequence[int], keep: bool, of: Callable[[list[Term]], Term]) -> Array:
+def _reduced(x: Array, axes: Sequence[int], keep: bool, of: Callable[[list[ScalarTerm]], ScalarTerm]) -> Array:
     rest = [d for d in range(x.ndim) if d not in axes]
     lined = x.transpose(*rest, *axes).reshape(*(x.shape[d] for d in rest), -1)
     found = filled(lined.shape[:-1], lambda place: of(list(lined[place])))
     return found.reshape([1 if d in axes else x.shape[d] for d in range(x.ndim)]) if keep else found
 
 
-def _mean(parts: list[Term]) -> Term:
+def _mean(parts: list[ScalarTerm]) -> ScalarTerm:
     if not parts:
         return apply("mean of nothing", ())
     return apply("Div", (total(parts), number(len(parts))))
 
 
-def _extreme(name: str) -> Callable[[list[Term]], Term]:
-    def of(parts: list[Term]) -> Term:
+def _extreme(name: str) -> Callable[[list[ScalarTerm]], ScalarTerm]:
+    def of(parts: list[ScalarTerm]) -> ScalarTerm:
         if not parts:
             return apply(f"{name} of nothing", ())
         return parts[0] if len(parts) == 1 else apply(name, parts)
@@ -177,7 +177,7 @@ def _extreme(name: str) -> Callable[[list[Term]], Term]:
     return of
 
 
-def _reduction(of: Callable[[list[Term]], Term], before: str = "") -> Callable[[Attrs, Given], Array]:
+def _reduction(of: Callable[[list[ScalarTerm]], ScalarTerm], before: str = "") -> Callable[[Attrs, Given], Array]:
     def reduce(attrs: Attrs, given: Given) -> Array:
         x = terms(present(given[0]))
         x = multiplied(x, x) if before == "square" else each(before, x) if before else x
@@ -200,7 +200,7 @@ def _conv(attrs: Attrs, given: Given) -> Array:
     ]
     channels = w.shape[0] // group
 
-    def element(place: tuple[int, ...]) -> Term:
+    def element(place: tuple[int, ...]) -> ScalarTerm:
         image, out, *at = place
         first = out // channels * w.shape[1]
         parts = []
@@ -227,7 +227,7 @@ def _conv_transpose(attrs: Attrs, given: Given) -> Array:
         for d in range(n)
     ]
     outs, ins = w.shape[1], x.shape[1] // group
-    parts: dict[tuple[int, ...], list[Term]] = {}
+    parts: dict[tuple[int, ...], list[ScalarTerm]] = {}
     for image, channel in product(range(x.shape[0]), range(x.shape[1])):
         for spot in product(*map(range, x.shape[2:])):
             for out, k in product(range(outs), product(*map(range, w.shape[2:]))):
@@ -237,13 +237,13 @@ def _conv_transpose(attrs: Attrs, given: Given) -> Array:
                     parts.setdefault(place, []).append(times(x[(image, channel, *spot)], w[(channel, out, *k)]))
     bias = terms(present(given[2])) if len(given) > 2 and given[2] is not None else None
 
-    def element(place: tuple[int, ...]) -> Term:
+    def element(place: tuple[int, ...]) -> ScalarTerm:
         return total([*parts.get(place, []), *([] if bias is None else [bias[place[1]]])])
 
     return filled((x.shape[0], outs * group, *sizes), element)
 
 
-def _whole_pool(of: Callable[[list[Term]], Term]) -> Callable[[Attrs, Given], Array]:
+def _whole_pool(of: Callable[[list[ScalarTerm]], ScalarTerm]) -> Callable[[Attrs, Given], Array]:
     def pool(attrs: Attrs, given: Given) -> Array:
         x = terms(present(given[0]))
         return _reduced(x, range(2, x.ndim), True, of)
@@ -251,7 +251,7 @@ def _whole_pool(of: Callable[[list[Term]], Term]) -> Callable[[Attrs, Given], Ar
     return pool
 
 
-def _pool(of: Callable[[list[Term]], Term], counts: bool) -> Callable[[Attrs, Given], Array]:
+def _pool(of: Callable[[list[ScalarTerm]], ScalarTerm], counts: bool) -> Callable[[Attrs, Given], Array]:
     def pool(attrs: Attrs, given: Given) -> Array:
         x = terms(present(given[0]))
         n, kernel = x.ndim - 2, attrs["kernel_shape"]
@@ -264,7 +264,7 @@ def _pool(of: Callable[[list[Term]], Term], counts: bool) -> Callable[[Attrs, Gi
             for d in range(n)
         ]
 
-        def element(place: tuple[int, ...]) -> Term:
+        def element(place: tuple[int, ...]) -> ScalarTerm:
             image, channel, *at = place
             parts = []
             for k in product(*map(range, kernel)):
@@ -352,7 +352,7 @@ def _attention(attrs: Attrs, given: Given) -> Array:
         scale = apply("Div", (number(1), apply("Sqrt", (number(q.shape[3]),))))
     scores = multiplied(_matmul({}, [q, k.transpose(0, 1, 3, 2)]), scalar(scale))
     bound = attrs.get("softcap")
-    if isinstance(bound, Term) or bound:
+    if isinstance(bound, ScalarTerm) or bound:
         scores = multiplied(each("Tanh", over(scores, scalar(bound))), scalar(bound))
     hidden = scalar(-inf)
     if len(given) > 3 and given[3] is not None:

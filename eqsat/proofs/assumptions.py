@@ -17,7 +17,7 @@ import onnx_ir as ir
 from eqsat.proofs import conditions
 from eqsat.proofs.bits import Bits
 from eqsat.proofs.reals import Reals
-from eqsat.proofs.scalar_terms import Term, walk
+from eqsat.proofs.scalar_terms import ScalarTerm, walk
 from eqsat.proofs.symbolic_shapes import SOLE
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPES
@@ -32,7 +32,7 @@ class _Untranslated(Exception):
 
 
 def of_reals(
-    solver: Reals, parts: Sequence[ast.Expr], terms: Iterable[Term], dtypes: Mapping[str, ir.DataType]
+    solver: Reals, parts: Sequence[ast.Expr], terms: Iterable[ScalarTerm], dtypes: Mapping[str, ir.DataType]
 ) -> list[Any]:
     """What is known of the numbers in some terms: conditions, and that they are in the range of their types."""
     elements = elements_of(terms)
@@ -47,22 +47,22 @@ def of_reals(
 
 
 def of_bits(
-    solver: Bits, parts: Sequence[ast.Expr], terms: Iterable[Term], dtypes: Mapping[str, ir.DataType]
+    solver: Bits, parts: Sequence[ast.Expr], terms: Iterable[ScalarTerm], dtypes: Mapping[str, ir.DataType]
 ) -> list[Any]:
     """The same for elements of known types, in their own arithmetic: comparisons of them, and with numbers."""
     return _BitTranslation(solver, elements_of(terms), dtypes).facts(parts)
 
 
-def elements_of(terms: Iterable[Term]) -> dict[str, list[Term]]:
+def elements_of(terms: Iterable[ScalarTerm]) -> dict[str, list[ScalarTerm]]:
     """The elements that occur, by the name of their tensor."""
-    found: dict[str, list[Term]] = {}
+    found: dict[str, list[ScalarTerm]] = {}
     for part in walk(*terms):
         if part.op == "symbol" and isinstance(part.data, tuple) and part.data[0] == "element":
             found.setdefault(part.data[1], []).append(part)
     return found
 
 
-def _meet(left: ast.Expr, right: ast.Expr, elements: Mapping[str, Sequence[Term]]) -> bool:
+def _meet(left: ast.Expr, right: ast.Expr, elements: Mapping[str, Sequence[ScalarTerm]]) -> bool:
     """Whether the elements of which two sides of a comparison speak are compared with each other.
 
     Whole tensors are compared place by place; elements that were moved come from other places.
@@ -132,7 +132,7 @@ class Translation(ABC):
         dtypes: By the same names.
     """
 
-    def __init__(self, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+    def __init__(self, elements: Mapping[str, Sequence[ScalarTerm]], dtypes: Mapping[str, ir.DataType]) -> None:
         self.elements = elements
         self.dtypes = dtypes
 
@@ -188,7 +188,7 @@ class ElementTranslation(Translation):
     """Conditions on elements of known types, in the arithmetic of these types."""
 
     @abstractmethod
-    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+    def compare(self, left: ScalarTerm | Fraction, sign: str, right: ScalarTerm | Fraction, dtype: ir.DataType) -> Any:
         """The comparison of two elements, or of one with a number; None if the type does not hold the number."""
 
     def comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
@@ -202,7 +202,7 @@ class ElementTranslation(Translation):
             raise _Untranslated
         return found
 
-    def _side(self, expr: ast.Expr) -> Term | Fraction:
+    def _side(self, expr: ast.Expr) -> ScalarTerm | Fraction:
         name = _contents_of(expr)
         if name is not None and len(self.elements.get(name, ())) == 1:
             return self.elements[name][0]
@@ -226,7 +226,9 @@ def _type_comparison(expr: ast.Compare, dtypes: Mapping[str, ir.DataType]) -> bo
 class _Formulas(Translation):
     """Formulas of z3."""
 
-    def __init__(self, z3: Any, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+    def __init__(
+        self, z3: Any, elements: Mapping[str, Sequence[ScalarTerm]], dtypes: Mapping[str, ir.DataType]
+    ) -> None:
         super().__init__(elements, dtypes)
         self.z3 = z3
 
@@ -243,14 +245,16 @@ class _Formulas(Translation):
 class _BitTranslation(_Formulas, ElementTranslation):
     """Comparisons of elements in their own arithmetic."""
 
-    def __init__(self, solver: Bits, elements: Mapping[str, Sequence[Term]], dtypes: Mapping[str, ir.DataType]) -> None:
+    def __init__(
+        self, solver: Bits, elements: Mapping[str, Sequence[ScalarTerm]], dtypes: Mapping[str, ir.DataType]
+    ) -> None:
         super().__init__(solver.z3, elements, dtypes)
         self.solver = solver
 
-    def compare(self, left: Term | Fraction, sign: str, right: Term | Fraction, dtype: ir.DataType) -> Any:
+    def compare(self, left: ScalarTerm | Fraction, sign: str, right: ScalarTerm | Fraction, dtype: ir.DataType) -> Any:
         z3 = self.z3
         a, b = (
-            self.solver.symbol(side.data, dtype) if isinstance(side, Term) else _number(self.solver, side, dtype)
+            self.solver.symbol(side.data, dtype) if isinstance(side, ScalarTerm) else _number(self.solver, side, dtype)
             for side in (left, right)
         )
         if a is None or b is None:
@@ -268,8 +272,8 @@ class _RealTranslation(_Formulas):
     def __init__(
         self,
         solver: Reals,
-        elements: Mapping[str, Sequence[Term]],
-        attributes: Mapping[str, Term],
+        elements: Mapping[str, Sequence[ScalarTerm]],
+        attributes: Mapping[str, ScalarTerm],
         dtypes: Mapping[str, ir.DataType],
     ) -> None:
         super().__init__(solver.z3, elements, dtypes)

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.proofs.scalar_terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 from eqsat.proofs.solver import contradict
 from eqsat.schema.dtypes import limits
 from eqsat.schema.opset import has_one_type
@@ -74,10 +74,10 @@ class Bits:
 
     # ---- formulas ---------------------------------------------------------------------------------
 
-    def formula(self, term: Term, root: ir.DataType) -> Any:
+    def formula(self, term: ScalarTerm, root: ir.DataType) -> Any:
         """A term of an element type, as a formula."""
         types = _types(term, root, self.types)
-        found: dict[Term, Any] = {}
+        found: dict[ScalarTerm, Any] = {}
         for part in walk(term):
             found[part] = self._translate(part, [found[a] for a in part.args], types)
         return found[term]
@@ -105,7 +105,7 @@ class Bits:
         low, high = limits(dtype)
         return low <= value <= high
 
-    def _translate(self, term: Term, args: list[Any], types: Mapping[Term, ir.DataType]) -> Any:
+    def _translate(self, term: ScalarTerm, args: list[Any], types: Mapping[ScalarTerm, ir.DataType]) -> Any:
         dtype = types[term]
         if term.op == "symbol":
             return self.symbol(term.data, dtype)
@@ -124,19 +124,19 @@ class Bits:
             found = self._of_others(term, args, of)
         return self._function(term, args, dtype) if found is None else found
 
-    def _zero(self, term: Term, dtype: ir.DataType) -> Any:
+    def _zero(self, term: ScalarTerm, dtype: ir.DataType) -> Any:
         found = self.symbol(("zero", term.data), dtype)
         zero = self.number(Fraction(0), dtype)
         self.facts.append(self.z3.fpEQ(found, zero) if dtype in _EXPONENTS else found == zero)
         return found
 
-    def _infinity(self, term: Term, dtype: ir.DataType) -> Any:
+    def _infinity(self, term: ScalarTerm, dtype: ir.DataType) -> Any:
         if dtype not in _EXPONENTS:
             raise NotModelled(f"an infinite number of type {dtype.name.lower()}")
         make = self.z3.fpPlusInfinity if term.data > 0 else self.z3.fpMinusInfinity
         return make(self.sort(dtype))
 
-    def _of_floats(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+    def _of_floats(self, term: ScalarTerm, args: list[Any], dtype: ir.DataType) -> Any:
         z3, rounding = self.z3, self.z3.RNE()
         match term.op:
             case "Sum" if len(args) == 1:
@@ -205,7 +205,7 @@ class Bits:
             best = z3.If(z3.fpIsNaN(best), best, z3.If(z3.fpIsNaN(arg), arg, ordered))
         return best
 
-    def _clipped(self, term: Term, args: list[Any], extreme: Any) -> Any:
+    def _clipped(self, term: ScalarTerm, args: list[Any], extreme: Any) -> Any:
         """The greatest of x and the lower bound, and the least of that and the upper one."""
         low, high = dict(term.data)["present"]
         found, bounds = args[0], list(args[1:])
@@ -216,7 +216,7 @@ class Bits:
     def _choice(self, sort: Any) -> Any:
         return self.z3.Function(f"choice_{sort.ebits()}_{sort.sbits()}", sort, sort, self.z3.BoolSort())
 
-    def _of_integers(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+    def _of_integers(self, term: ScalarTerm, args: list[Any], dtype: ir.DataType) -> Any:
         z3 = self.z3
         width, signed = _INTEGERS[dtype]
         less = (lambda a, b: a < b) if signed else z3.ULT
@@ -278,7 +278,7 @@ class Bits:
                 return args[0] == args[1]
         return self._bitwise(term, args, width)
 
-    def _bitwise(self, term: Term, args: list[Any], width: int) -> Any:
+    def _bitwise(self, term: ScalarTerm, args: list[Any], width: int) -> Any:
         z3 = self.z3
         match term.op:
             case "BitwiseAnd":
@@ -294,7 +294,7 @@ class Bits:
                 return args[0] << args[1] if direction == "LEFT" else z3.LShR(args[0], args[1])
         return None
 
-    def _of_others(self, term: Term, args: list[Any], of: ir.DataType) -> Any:
+    def _of_others(self, term: ScalarTerm, args: list[Any], of: ir.DataType) -> Any:
         z3 = self.z3
         match term.op:
             case "Where":
@@ -311,7 +311,7 @@ class Bits:
                 return args[0] == args[1]
         return None
 
-    def _function(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+    def _function(self, term: ScalarTerm, args: list[Any], dtype: ir.DataType) -> Any:
         """A symbol that is the same for the same operands."""
         name = f"{term.op} {term.data!r} {dtype.name}"
         if not args:
@@ -320,7 +320,9 @@ class Bits:
 
     # ---- proof ------------------------------------------------------------------------------------
 
-    def equal(self, left: Term, right: Term, root: ir.DataType, assumptions: Iterable[Any] = ()) -> bool | None:
+    def equal(
+        self, left: ScalarTerm, right: ScalarTerm, root: ir.DataType, assumptions: Iterable[Any] = ()
+    ) -> bool | None:
         """Whether two terms have equal bits where the left one is defined; None if the solver gives up."""
         z3 = self.z3
         self.defined = []
@@ -331,7 +333,7 @@ class Bits:
         gates = 0 if self.functions else self._gates(root, left, right)
         return contradict([*self.facts, *assumptions, *defined, differ], int(WORK / (1 + gates / FEW_GATES)))
 
-    def _gates(self, root: ir.DataType, *terms: Term) -> int:
+    def _gates(self, root: ir.DataType, *terms: ScalarTerm) -> int:
         """About how many the circuits of all products and quotients have: a unit of work takes longer in large ones."""
         found = 0
         for term in terms:
@@ -344,7 +346,7 @@ class Bits:
         return found
 
 
-def _is_power_of_two(term: Term) -> bool:
+def _is_power_of_two(term: ScalarTerm) -> bool:
     """Whether a factor or divisor is a number that makes a circuit trivial."""
     value = abs(term.value or Fraction(0))
     parts = (value.numerator, value.denominator)
@@ -361,15 +363,15 @@ def _has_one_type(name: str) -> bool:
     return name == "Identity" or (has(op, Trait.ELEMENTWISE) and has_one_type(op))
 
 
-def _types(term: Term, root: ir.DataType, known: Mapping[Hashable, ir.DataType]) -> dict[Term, ir.DataType]:
+def _types(term: ScalarTerm, root: ir.DataType, known: Mapping[Hashable, ir.DataType]) -> dict[ScalarTerm, ir.DataType]:
     """The element type of each part: of symbols as given, of numbers that of what stands beside them.
 
     Raises:
         NotModelled: It is not known, or one number stands for two types.
     """
-    found: dict[Term, ir.DataType] = {}
+    found: dict[ScalarTerm, ir.DataType] = {}
 
-    def give(part: Term, dtype: ir.DataType) -> None:
+    def give(part: ScalarTerm, dtype: ir.DataType) -> None:
         if found.setdefault(part, dtype) != dtype:
             raise NotModelled("a number of two element types")
 

@@ -17,9 +17,9 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import choices, conditions, term_arrays
 from eqsat.proofs.choices import SizeBounds
-from eqsat.proofs.scalar_terms import NotModelled, Term, number, symbol
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, number, symbol
 from eqsat.proofs.symbolic_shapes import SOLE
-from eqsat.proofs.term_tensors import Rejected, TermTensor, applied, sizes
+from eqsat.proofs.term_tensors import ImpossibleChoice, TermTensor, applied, sizes
 from eqsat.rules import ast
 from eqsat.rules.arithmetic import truth
 from eqsat.rules.ast import Rule
@@ -46,7 +46,7 @@ class State:
 
     names: dict[str, TermTensor] = field(default_factory=dict)
     env: dict[str, object] = field(default_factory=dict)
-    symbols: dict[str, Term] = field(default_factory=dict)
+    symbols: dict[str, ScalarTerm] = field(default_factory=dict)
     results: dict[Any, list[TermTensor]] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ MOST_WORK = 30_000
 """Choices of one clause within one bound."""
 
 
-class Left:
+class LeftSides:
     """All left sides of a clause within bounds.
 
     Args:
@@ -198,7 +198,7 @@ class Left:
             yield found
 
     def _symbols(self, name: str, shape: tuple[int, ...]) -> TermTensor:
-        def element(place: tuple[int, ...]) -> Term:
+        def element(place: tuple[int, ...]) -> ScalarTerm:
             return symbol("element", name, ("place", *place) if max(shape, default=1) > 1 else SOLE)
 
         array = term_arrays.filled(shape, element)
@@ -226,7 +226,7 @@ class Left:
                     raise TooMuch
                 try:
                     results = self.apply(op, attrs, terms, given, self._outputs[pattern.node])
-                except Rejected:
+                except ImpossibleChoice:
                     continue
                 found = bound.copy()
                 found.results[key] = results[1]
@@ -240,7 +240,7 @@ class Left:
         tensor = state.results[key][pattern.output]
         state.names[pattern.bind] = tensor
         state.nodes[pattern.bind] = state.nodes[str(key)]
-        known = tuple((k, v) for k, v in state.nodes[pattern.bind].items() if not isinstance(v, Term))
+        known = tuple((k, v) for k, v in state.nodes[pattern.bind].items() if not isinstance(v, ScalarTerm))
         state.env[pattern.bind] = NodeFacts(pattern.ops[0], known, tensor.facts)
 
     def _operands(self, pattern: ast.Match, state: State) -> Iterator[tuple[list[TermTensor | None], State]]:
@@ -295,12 +295,12 @@ class Left:
 
     def _attributes(
         self, op: OpKey, pattern: ast.Match, state: State, x: tuple[Any, ...]
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Term], State]]:
+    ) -> Iterator[tuple[dict[str, Any], dict[str, ScalarTerm], State]]:
         """All attributes, those that are terms, and what is bound by them."""
         kinds = attribute_types(op) if find_schema(op) is not None else {}
         defaults = dict(default_attrs(op))
         bound = {bind.attribute: bind for bind in pattern.attrs}
-        partial: list[tuple[dict[str, Any], dict[str, Term], State]] = [({}, {}, state)]
+        partial: list[tuple[dict[str, Any], dict[str, ScalarTerm], State]] = [({}, {}, state)]
         for name in sorted(set(kinds) | set(defaults) | set(bound)):
             bind = bound.get(name)
             following = []
@@ -375,7 +375,12 @@ class Left:
         raise NotModelled(f"attribute `{name}` of {op}: not modelled at bounded sizes")
 
     def apply(
-        self, op: OpKey, attrs: dict[str, Any], terms: Mapping[str, Term], given: list[TermTensor | None], outputs: int
+        self,
+        op: OpKey,
+        attrs: dict[str, Any],
+        terms: Mapping[str, ScalarTerm],
+        given: list[TermTensor | None],
+        outputs: int,
     ) -> tuple[Attrs, list[TermTensor]]:
         """The results of an operator, and its attributes in normal form."""
         return applied(op, attrs, terms, given, outputs, exact=self.rule.numerics.kind == "exact")

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.proofs import choices, conditions, term_arrays
-from eqsat.proofs.bounded import Left, State
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
-from eqsat.proofs.term_tensors import Rejected, TermTensor
+from eqsat.proofs.bounded import LeftSides, State
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
+from eqsat.proofs.term_tensors import ImpossibleChoice, TermTensor
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.callee import SIGNS
@@ -28,7 +28,7 @@ class NoAnswer(Exception):
 class Right:
     """The right side of one left side."""
 
-    def __init__(self, left: Left, state: State) -> None:
+    def __init__(self, left: LeftSides, state: State) -> None:
         self.left = left
         self.state = state
         self.env = dict(state.env)
@@ -37,7 +37,7 @@ class Right:
         for template in left.rule.right:
             self._count(template)
 
-    def pairs(self) -> Iterator[tuple[Term, Term]]:
+    def pairs(self) -> Iterator[tuple[ScalarTerm, ScalarTerm]]:
         """All elements of both sides.
 
         Raises:
@@ -81,7 +81,7 @@ class Right:
         raise NotModelled(f"{type(template).__name__.lower()} as an operand: not modelled")
 
     def _constant(self, value: Any, dtype: ir.DataType) -> TermTensor:
-        if isinstance(value, Term):
+        if isinstance(value, ScalarTerm):
             array = term_arrays.filled((), lambda _: value)
         else:
             array = np.asarray(value)
@@ -110,11 +110,11 @@ class Right:
         for name, expr in template.attrs:
             value = self.value(expr)
             attrs[name] = list(value) if isinstance(value, tuple) else value
-        symbols = {k: v for k, v in attrs.items() if isinstance(v, Term)}
-        plain = {k: 1.0 if isinstance(v, Term) else _plain(v) for k, v in attrs.items() if v is not None}
+        symbols = {k: v for k, v in attrs.items() if isinstance(v, ScalarTerm)}
+        plain = {k: 1.0 if isinstance(v, ScalarTerm) else _plain(v) for k, v in attrs.items() if v is not None}
         try:
             _, results = self.left.apply(op, plain, symbols, given, self._outputs[template.node])
-        except Rejected:
+        except ImpossibleChoice:
             raise NoAnswer from None
         self._built[template.node] = results
         found = results[template.output]
@@ -176,7 +176,7 @@ class Right:
             name in self.state.symbols for name in asked.names
         )
 
-    def _term(self, expr: ast.Expr) -> Term | None:
+    def _term(self, expr: ast.Expr) -> ScalarTerm | None:
         match expr:
             case ast.Name() if expr.name in self.state.symbols:
                 return self.state.symbols[expr.name]
@@ -184,7 +184,7 @@ class Right:
                 return self._sole(expr.of.name)
             case ast.Member() if isinstance(expr.of, ast.Name) and isinstance(self.env.get(expr.of.name), NodeFacts):
                 found = self.state.nodes[expr.of.name].get(expr.name)
-                return found if isinstance(found, Term) else None
+                return found if isinstance(found, ScalarTerm) else None
             case ast.Index() if isinstance(expr.of, ast.Member) and expr.of.name == "value":
                 return self._term(expr.of)
             case ast.Apply() if expr.function in ("max", "min") and len(expr.args) == 1:
@@ -203,7 +203,7 @@ class Right:
                 return apply(SIGNS[expr.op], whole)
         return None
 
-    def _sole(self, name: str) -> Term | None:
+    def _sole(self, name: str) -> ScalarTerm | None:
         tensor = self.state.names.get(self.left.clause.aliases.get(name, name))
         if tensor is None or tensor.array.dtype != object:
             return None

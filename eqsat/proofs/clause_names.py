@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from eqsat.proofs import conditions
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
 from eqsat.proofs.symbolic_shapes import SOLE, EqualShapes, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.callee import SIGNS
@@ -31,14 +31,14 @@ class Denotation:
     """
 
     shape: Shape
-    element: Callable[[Position], Term]
+    element: Callable[[Position], ScalarTerm]
     single: bool = False
 
-    def sole(self) -> Term:
+    def sole(self) -> ScalarTerm:
         return self.element(SOLE)
 
 
-class Names:
+class ClauseNames:
     """What names stand for.
 
     Attributes:
@@ -83,16 +83,20 @@ class Names:
                 return self.value(expr.of)
             case ast.Apply() if expr.function in ("max", "min", "sum", "prod") and len(expr.args) == 1:
                 found = self.value(expr.args[0])
-                if isinstance(found, Term):
+                if isinstance(found, ScalarTerm):
                     return found
             case ast.Unary(op="-"):
                 found = self.value(expr.operand)
-                if isinstance(found, Term):
+                if isinstance(found, ScalarTerm):
                     return apply("Neg", (found,))
             case ast.Binary(op="+" | "-" | "*" | "/"):
                 found = [self.value(expr.left), self.value(expr.right)]
-                terms = [v if isinstance(v, Term) else number(v) for v in found if isinstance(v, Term | int | float)]
-                if len(terms) == 2 and any(isinstance(v, Term) for v in found):
+                terms = [
+                    v if isinstance(v, ScalarTerm) else number(v)
+                    for v in found
+                    if isinstance(v, ScalarTerm | int | float)
+                ]
+                if len(terms) == 2 and any(isinstance(v, ScalarTerm) for v in found):
                     return apply(SIGNS[expr.op], terms)
         return self.structure(expr)
 

@@ -17,7 +17,7 @@ from eqsat.proofs import assumptions
 from eqsat.proofs.bits import CIRCUITS, Bits
 from eqsat.proofs.polynomial import Ring, TooLarge, is_ring
 from eqsat.proofs.reals import Reals, same
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number, walk
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number, walk
 from eqsat.rules import ast
 from eqsat.rules.ast import Numerics
 from eqsat.schema.dtypes import BYTES, limits
@@ -61,7 +61,7 @@ class Question:
     positive: frozenset[str] = frozenset()
     ring: Ring = field(default_factory=Ring)
 
-    def decide(self, left: Term, right: Term) -> Decision:
+    def decide(self, left: ScalarTerm, right: ScalarTerm) -> Decision:
         """Whether both are equal, for all values."""
         if left is right:
             return Decision("same")
@@ -79,7 +79,7 @@ class Question:
         except TooLarge:
             return Decision(reason="the normal forms are too large")
 
-    def _over_reals(self, left: Term, right: Term) -> Decision:
+    def _over_reals(self, left: ScalarTerm, right: ScalarTerm) -> Decision:
         if same(self.ring, left, right):
             return Decision("ring" if is_ring(left, right) else "reals")
         solver = Reals(self.ring)
@@ -89,7 +89,7 @@ class Question:
             return Decision("reals")
         return Decision(reason="not equal over the reals, as modelled" if found is False else "the solver gave up")
 
-    def _to_the_bit(self, left: Term, right: Term) -> Decision:
+    def _to_the_bit(self, left: ScalarTerm, right: ScalarTerm) -> Decision:
         if self.root.is_integer() and all(
             is_ring(a, b) and self.ring.form(a) == self.ring.form(b) for a, b in _by_signs(left, right)
         ):
@@ -112,15 +112,15 @@ class Question:
 
     # ---- quantization -----------------------------------------------------------------------------
 
-    def _simplified(self, term: Term) -> Term:
+    def _simplified(self, term: ScalarTerm) -> ScalarTerm:
         """A term in which tables of all values are undone, and monotone operators apply to what is compared."""
-        found: dict[Term, Term] = {}
+        found: dict[ScalarTerm, ScalarTerm] = {}
         for part in walk(term):
             again = apply(part.op, (found[a] for a in part.args), part.data) if part.args else part
             found[part] = self._monotone(_of_zero_point(_within_pieces(_chosen(self._without_table(again)))))
         return found[term]
 
-    def _without_table(self, term: Term) -> Term:
+    def _without_table(self, term: ScalarTerm) -> ScalarTerm:
         """``[0, 1, ..., 127, -128, ..., -1][x]`` is x, as indices below zero count from the end."""
         if term.op != "Entry" or term.args[0].op != "Cast":
             return term
@@ -140,7 +140,7 @@ class Question:
             return inner
         return term
 
-    def _monotone(self, term: Term) -> Term:
+    def _monotone(self, term: ScalarTerm) -> ScalarTerm:
         """Quantization by a positive scale keeps the order: division, rounding, adding and saturating all do."""
         if term.op == "Piece":
             return apply("Piece", map(self._monotone, term.args), term.data)
@@ -148,7 +148,7 @@ class Question:
             return term
         x, rest = term.args[0], term.args[1:]
 
-        def quantized(inner: Term) -> Term:
+        def quantized(inner: ScalarTerm) -> ScalarTerm:
             if inner.value == 0:
                 return rest[1]  # 0 / scale is 0, and the zero point is in the range of its type.
             return self._monotone(apply("QuantizeLinear", (inner, *rest), term.data))
@@ -170,7 +170,7 @@ class Question:
                 return found
         return term
 
-    def _is_positive(self, term: Term) -> bool:
+    def _is_positive(self, term: ScalarTerm) -> bool:
         """Whether a scale is a float above zero, and the results are integers, which saturate."""
         if not self.root.is_integer():
             return False
@@ -181,14 +181,14 @@ class Question:
         return name in self.positive and name in self.dtypes and self.dtypes[name].is_floating_point()
 
 
-def _by_signs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
+def _by_signs(left: ScalarTerm, right: ScalarTerm) -> Iterator[tuple[ScalarTerm, ScalarTerm]]:
     """Both terms with each choice of signs for what an absolute value is taken of."""
     absolute = [part for part in walk(left, right) if part.op == "Abs"]
     if len(absolute) > MOST_SIGNS:
         absolute = []
     for signs in product((1, -1), repeat=len(absolute)):
         sign_of = dict(zip(absolute, signs, strict=True))
-        found: dict[Term, Term] = {}
+        found: dict[ScalarTerm, ScalarTerm] = {}
         for part in walk(left, right):
             args = tuple(found[a] for a in part.args)
             if part in sign_of:
@@ -198,23 +198,23 @@ def _by_signs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
         yield found[left], found[right]
 
 
-def _chosen(term: Term) -> Term:
+def _chosen(term: ScalarTerm) -> ScalarTerm:
     """What a condition that is known chooses; the other operand need not have a known type."""
     if term.op != "Where" or term.args[0].value is None:
         return term
     return term.args[1] if term.args[0].value else term.args[2]
 
 
-def _without_infinities(term: Term) -> Term:
+def _without_infinities(term: ScalarTerm) -> ScalarTerm:
     """A term over the reals in which masks have been carried out: all but the infinities of the rule is finite."""
-    found: dict[Term, Term] = {}
+    found: dict[ScalarTerm, ScalarTerm] = {}
     for part in walk(term):
         again = apply(part.op, (found[a] for a in part.args), part.data) if part.args else part
         found[part] = _chosen(_of_infinity(again))
     return found[term]
 
 
-def _of_infinity(term: Term) -> Term:
+def _of_infinity(term: ScalarTerm) -> ScalarTerm:
     infinite = [a for a in term.args if a.op == "infinity"]
     finite = [a for a in term.args if a.op != "infinity"]
     match term.op:
@@ -231,7 +231,7 @@ def _of_infinity(term: Term) -> Term:
     return term
 
 
-def _within_pieces(term: Term) -> Term:
+def _within_pieces(term: ScalarTerm) -> ScalarTerm:
     """An operator on elements that were only moved, moved after it."""
     if term.op not in ("QuantizeLinear", "DequantizeLinear", *_OF_ONE) or term.args[0].op != "Piece":
         return term
@@ -240,14 +240,14 @@ def _within_pieces(term: Term) -> Term:
     return apply("Piece", inner, piece.data)
 
 
-def _of_zero_point(term: Term) -> Term:
+def _of_zero_point(term: ScalarTerm) -> ScalarTerm:
     """What the zero point stands for is zero: (zero - zero) * scale."""
     if term.op == "DequantizeLinear" and len(term.args) == 3 and term.args[0] is term.args[2]:
         return number(0)
     return term
 
 
-def _of_known_type(term: Term) -> Term:
+def _of_known_type(term: ScalarTerm) -> ScalarTerm:
     """A result without what says its element type: rules apply only where both results have one type."""
     if term.op == "Piece":
         return apply("Piece", map(_of_known_type, term.args), term.data)

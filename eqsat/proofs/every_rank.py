@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.proofs import conditions
 from eqsat.proofs.clause_names import Denotation, Value
 from eqsat.proofs.operators_of_every_rank import OperatorsOfEveryRank, OperatorUse
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, either_zero, number, symbol
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, either_zero, number, symbol
 from eqsat.proofs.symbolic_shapes import SCALAR, SOLE, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
@@ -59,7 +59,7 @@ class EveryRank(OperatorsOfEveryRank):
                 self.nodes[alias] = self.nodes[name]
         self._learn()
 
-    def pairs(self) -> list[tuple[Term, Term]]:
+    def pairs(self) -> list[tuple[ScalarTerm, ScalarTerm]]:
         """Both sides at any position, by root.
 
         Raises:
@@ -129,7 +129,7 @@ class EveryRank(OperatorsOfEveryRank):
             single = name in self.single
             shape: Shape = SCALAR if name in self.scalars else ("shape", name)
 
-            def element(position: Position) -> Term:
+            def element(position: Position) -> ScalarTerm:
                 return symbol("element", name, SOLE if single else position)
 
             self.tensors[name] = Denotation(shape, element, single)
@@ -260,12 +260,12 @@ class EveryRank(OperatorsOfEveryRank):
 
 
 def _is_plain(value: Value) -> bool:
-    return isinstance(value, int | float | str) and not isinstance(value, Term)
+    return isinstance(value, int | float | str) and not isinstance(value, ScalarTerm)
 
 
-def _entry(table: tuple[Any, ...], position: Position) -> Term:
+def _entry(table: tuple[Any, ...], position: Position) -> ScalarTerm:
     if position[0] == "entry":
         index = position[2]
-        assert isinstance(index, Term)
+        assert isinstance(index, ScalarTerm)
         return apply("Entry", (index,), (("table", table[1]),))
     return symbol(table, position)

@@ -15,8 +15,8 @@ from typing import Any
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import conditions
-from eqsat.proofs.clause_names import Denotation, Names, Value
-from eqsat.proofs.scalar_terms import Attributes, NotModelled, Term, apply, number
+from eqsat.proofs.clause_names import ClauseNames, Denotation, Value
+from eqsat.proofs.scalar_terms import Attributes, NotModelled, ScalarTerm, apply, number
 from eqsat.proofs.symbolic_shapes import SCALAR, Position, Shape
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
@@ -53,7 +53,7 @@ class OperatorUse:
         return self.operands[index] if index < len(self.operands) else None
 
 
-class OperatorsOfEveryRank(Names):
+class OperatorsOfEveryRank(ClauseNames):
     """The meaning of operators.
 
     Attributes:
@@ -100,7 +100,7 @@ class OperatorsOfEveryRank(Names):
 
         zero_point = (number(0),) if len(parameters) == 1 else ()  # what an absent one means
 
-        def element(position: Position) -> Term:
+        def element(position: Position) -> ScalarTerm:
             given = (x.element(position), *(o.sole() for o in parameters), *zero_point)
             return apply(str(call.op), given, data)
 
@@ -155,7 +155,7 @@ class OperatorsOfEveryRank(Names):
         ]
         shape = shapes.stretched(*(o.shape for o in stretching or given))
 
-        def element(position: Position) -> Term:
+        def element(position: Position) -> ScalarTerm:
             return apply(name, (o.element(shapes.fit(o.shape, position)) for o in given), data)
 
         return Denotation(shape, element, all(o.single for o in given))
@@ -177,7 +177,7 @@ class OperatorsOfEveryRank(Names):
         def key() -> Hashable:
             return ("pieces", own, tuple(shapes.find(o.shape) for o in given))
 
-        def element(position: Position) -> Term:
+        def element(position: Position) -> ScalarTerm:
             places = (shapes.through((key(), k), o.shape, position) for k, o in enumerate(given))
             elements = [o.sole() if o.single else o.element(p) for o, p in zip(given, places, strict=True)]
             return apply("Piece", elements, (("which", (key(), position)),))
@@ -208,7 +208,7 @@ class OperatorsOfEveryRank(Names):
         return isinstance(target.shape, tuple) and target.shape[:2] == ("table", ())
 
     def _looked_up(self, table: Denotation, indices: Denotation) -> Denotation:
-        def element(position: Position) -> Term:
+        def element(position: Position) -> ScalarTerm:
             return table.element(("entry", self.shapes.find(table.shape), indices.element(position)))
 
         return Denotation(indices.shape, element, indices.single)

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 
 from eqsat.proofs.definitions import expanded
-from eqsat.proofs.scalar_terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 
 Monomial = tuple[tuple[int, int], ...]
 """Atoms by number, ascending, with their exponents."""
@@ -44,13 +44,13 @@ class Ring:
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self.atoms: list[Hashable] = []
-        self._forms: dict[Term, Poly] = {}
-        self._required: dict[Term, tuple[Hashable, ...]] = {}
+        self._forms: dict[ScalarTerm, Poly] = {}
+        self._required: dict[ScalarTerm, tuple[Hashable, ...]] = {}
         self.work = 0
 
     # ---- forms ------------------------------------------------------------------------------------
 
-    def form(self, term: Term) -> Poly:
+    def form(self, term: ScalarTerm) -> Poly:
         """The normal form.
 
         Raises:
@@ -62,7 +62,7 @@ class Ring:
                 self._forms[part] = self._form(part)
         return self._forms[term]
 
-    def needs(self, term: Term) -> set[Hashable]:
+    def needs(self, term: ScalarTerm) -> set[Hashable]:
         """What must hold for a term to be defined."""
         found: set[Hashable] = set()
         pending, seen = [term], {term}
@@ -92,7 +92,7 @@ class Ring:
             self.atoms.append(key)
         return found
 
-    def _form(self, term: Term) -> Poly:
+    def _form(self, term: ScalarTerm) -> Poly:
         forms = [self.form(a) for a in term.args]
         match term.op:
             case "number" | "zero":
@@ -134,7 +134,7 @@ class Ring:
         if meaning is not None:
             return self.form(meaning)
         attributes = tuple(
-            (k, self.key(self.form(v)) if isinstance(v, Term) else v)
+            (k, self.key(self.form(v)) if isinstance(v, ScalarTerm) else v)
             for k, v in (term.data if isinstance(term.data, tuple) else ())
         )
         return self.atom((term.op, attributes, tuple(self.key(f) for f in forms)))
@@ -193,7 +193,7 @@ class Ring:
                 total = self.product(total, {((atom, 1 if power > 0 else -1),): Fraction(1)})
         return total
 
-    def _inverse(self, term: Term | None, poly: Poly) -> Poly:
+    def _inverse(self, term: ScalarTerm | None, poly: Poly) -> Poly:
         if term is not None:
             self._require_nonzero(term, poly)
         if not poly:
@@ -207,7 +207,7 @@ class Ring:
         scaled = tuple((m, f / lead) for m, f in items)
         return self.product({common: 1 / lead}, {((self._number(("sum", scaled)), -1),): Fraction(1)})
 
-    def _power(self, term: Term, poly: Poly, power: int) -> Poly:
+    def _power(self, term: ScalarTerm, poly: Poly, power: int) -> Poly:
         if abs(power) > MOST_POWER:
             return self.atom(("Pow", power, self.key(poly)))
         total: Poly = {_UNIT: Fraction(1)}
@@ -218,7 +218,7 @@ class Ring:
             return self._inverse(None, total)
         return total
 
-    def _root(self, term: Term, poly: Poly) -> Poly:
+    def _root(self, term: ScalarTerm, poly: Poly) -> Poly:
         key = self.key(poly)
         if not self._is_positive(poly) and poly:
             self._require(term, ("not negative", key))
@@ -245,7 +245,7 @@ class Ring:
             total = self.product(total, {((base, power),): Fraction(1)})
         return total
 
-    def _logarithm(self, term: Term, poly: Poly) -> Poly:
+    def _logarithm(self, term: ScalarTerm, poly: Poly) -> Poly:
         """That of a sum of exponentials without their common factor, and of what odd powers and roots are taken of."""
         if self._is_positive(poly):
             found: Poly = {}
@@ -317,7 +317,7 @@ class Ring:
             factor > 0 and all(self._is_above_zero(atom) for atom, _ in monomial) for monomial, factor in poly.items()
         )
 
-    def _require_nonzero(self, term: Term, poly: Poly) -> None:
+    def _require_nonzero(self, term: ScalarTerm, poly: Poly) -> None:
         if self._is_positive(poly):
             return
         if len(poly) == 1:
@@ -329,7 +329,7 @@ class Ring:
         items = self.key(poly)
         self._require(term, ("nonzero", tuple((m, f / items[0][1]) for m, f in items)))
 
-    def _require(self, term: Term, need: Hashable) -> None:
+    def _require(self, term: ScalarTerm, need: Hashable) -> None:
         self._required[term] = (*self._required.get(term, ()), need)
 
     def _count(self, monomials: int, products: int) -> None:
@@ -347,7 +347,7 @@ def _merged(a: Monomial, b: Monomial) -> Monomial:
     return tuple(sorted((atom, power) for atom, power in powers.items() if power))
 
 
-def is_ring(*terms: Term) -> bool:
+def is_ring(*terms: ScalarTerm) -> bool:
     """Whether terms are made of sums and products of elements only, so that they are equal modulo 2^n as well.
 
     An attribute is a float, also beside integers: a product by it is rounded.

@@ -10,13 +10,13 @@ import onnx_ir as ir
 
 from eqsat.proofs import all_values, conditions
 from eqsat.proofs.assumptions import elements_of
-from eqsat.proofs.bounded import Left, TooMuch
+from eqsat.proofs.bounded import LeftSides, TooMuch
 from eqsat.proofs.bounded_right import NoAnswer, Right
 from eqsat.proofs.choices import LEVELS, SizeBounds
 from eqsat.proofs.equal import Decision, Question
 from eqsat.proofs.every_rank import EveryRank
 from eqsat.proofs.polynomial import Ring
-from eqsat.proofs.scalar_terms import NotModelled, Term, forget
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, forget
 from eqsat.rules.ast import Rule
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import Clause, expand
@@ -92,7 +92,9 @@ def _clause(rule: Rule, clause: Clause) -> Decision:
     return Decision(how)
 
 
-def _sides(rule: Rule, clause: Clause, dtypes: dict[str, ir.DataType]) -> tuple[EveryRank, list[tuple[Term, Term]]]:
+def _sides(
+    rule: Rule, clause: Clause, dtypes: dict[str, ir.DataType]
+) -> tuple[EveryRank, list[tuple[ScalarTerm, ScalarTerm]]]:
     forget()
     sides = EveryRank(rule, clause, dtypes)
     return sides, sides.pairs()
@@ -118,13 +120,13 @@ def _typed(rule: Rule, clause: Clause, dtypes: dict[str, ir.DataType]) -> Decisi
     return Decision(how)
 
 
-def _is_of_another_type(term: Term, root: ir.DataType | None) -> bool:
+def _is_of_another_type(term: ScalarTerm, root: ir.DataType | None) -> bool:
     """Whether a side is cast to a type that the result does not have, so that there is no such instance."""
     to = dict(term.data).get("to") if term.op == "Cast" else None
     return isinstance(to, tuple) and to[:1] == ("name",) and DTYPES.get(to[1], root) != root
 
 
-def _by_values(question: Question, left: Term, right: Term) -> Decision | None:
+def _by_values(question: Question, left: ScalarTerm, right: ScalarTerm) -> Decision | None:
     """What computing all values of the elements decides; None if there are too many, or some differ."""
     try:
         equal = all_values.agree(left, right, question.root, question.dtypes, question.parts)
@@ -213,7 +215,7 @@ def _within(rule: Rule, bounds: SizeBounds) -> Within:
         count = 0
         for dtypes in _types_to_try(groups):
             forget()
-            left = Left(rule, clause, bounds, dtypes)
+            left = LeftSides(rule, clause, bounds, dtypes)
             ring = Ring()
             for state in left.states():
                 ring.work = 0

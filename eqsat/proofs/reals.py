@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.proofs.definitions import expanded
 from eqsat.proofs.polynomial import MOST_POWER, ROOTS, Key, Monomial, Poly, Ring, TooLarge
-from eqsat.proofs.scalar_terms import NotModelled, Term, walk
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 from eqsat.proofs.solver import contradict
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class Reals:
         self.ring = ring
         self.facts: list[z3.BoolRef] = []
         self.defined: list[z3.BoolRef] = []
-        self._found: dict[Term, Any] = {}
-        self._needs: dict[Term, list[Any]] = {}
+        self._found: dict[ScalarTerm, Any] = {}
+        self._needs: dict[ScalarTerm, list[Any]] = {}
         self._symbols: dict[Hashable, Any] = {}
         self._functions: dict[Hashable, str] = {}
 
     # ---- formulas ---------------------------------------------------------------------------------
 
-    def formula(self, term: Term) -> Any:
+    def formula(self, term: ScalarTerm) -> Any:
         """A term as a number, or a truth value, of z3; what it needs joins ``defined``."""
         for part in walk(term):
             if part not in self._found:
@@ -75,7 +75,7 @@ class Reals:
     def _number(self, value: Fraction) -> Any:
         return self.z3.RealVal(value)
 
-    def _translate(self, term: Term) -> Any:
+    def _translate(self, term: ScalarTerm) -> Any:
         z3 = self.z3
         value = term.value
         if value is not None:
@@ -128,7 +128,7 @@ class Reals:
         self._functions[key] = term.op
         return self.real(("function", key))
 
-    def _as_truth(self, term: Term, found: Any) -> Any:
+    def _as_truth(self, term: ScalarTerm, found: Any) -> Any:
         return self.truth(term) if term.op == "symbol" else found
 
     def _is_truth(self, found: Any) -> bool:
@@ -150,7 +150,7 @@ class Reals:
         self.defined.append(arg >= 0)
         return root
 
-    def _power(self, term: Term, args: list[Any]) -> Any:
+    def _power(self, term: ScalarTerm, args: list[Any]) -> Any:
         power, base = term.args[1].value, args[0]
         if power is None or power.denominator not in (1, *ROOTS) or abs(power.numerator) > MOST_POWER:
             raise NotModelled("Pow: modelled for small whole exponents and square roots only")
@@ -163,7 +163,7 @@ class Reals:
 
     # ---- normal forms as formulas -----------------------------------------------------------------
 
-    def _of_form(self, poly: Poly, term: Term) -> Any:
+    def _of_form(self, poly: Poly, term: ScalarTerm) -> Any:
         """A form made of exponentials and logarithms."""
         if term.op == "Log":
             arg = self._found[term.args[0]]
@@ -194,7 +194,7 @@ class Reals:
 
     # ---- proof ------------------------------------------------------------------------------------
 
-    def equal(self, left: Term, right: Term, assumptions: Iterable[Any] = ()) -> bool | None:
+    def equal(self, left: ScalarTerm, right: ScalarTerm, assumptions: Iterable[Any] = ()) -> bool | None:
         """Whether two terms are equal where the left one is defined; None if the solver gives up."""
         z3 = self.z3
         self.defined = []
@@ -212,7 +212,7 @@ class Reals:
         return contradict([*self.facts, *assumptions, *defined, differ], WORK, "QF_NRA")
 
 
-def same(ring: Ring, left: Term, right: Term) -> bool:
+def same(ring: Ring, left: ScalarTerm, right: ScalarTerm) -> bool:
     """Whether normal forms show that two terms are equal over the reals, where the left one is defined."""
     try:
         if ring.form(left) != ring.form(right):

@@ -23,7 +23,7 @@ class NotModelled(Exception):
     """Something whose meaning is not stated here, so that nothing about it is proven."""
 
 
-class Term:
+class ScalarTerm:
     """An element: a number, a symbol, or an operator on other elements.
 
     Attributes:
@@ -34,7 +34,7 @@ class Term:
 
     __slots__ = ("args", "data", "number", "op")
 
-    def __init__(self, op: str, args: tuple[Term, ...], data: Any, number: int) -> None:
+    def __init__(self, op: str, args: tuple[ScalarTerm, ...], data: Any, number: int) -> None:
         self.op = op
         self.args = args
         self.data = data
@@ -53,7 +53,7 @@ class Term:
         return self.data if self.op == "number" and isinstance(self.data, Fraction) else None
 
 
-_all: dict[tuple[str, tuple[Term, ...], Hashable], Term] = {}
+_all: dict[tuple[str, tuple[ScalarTerm, ...], Hashable], ScalarTerm] = {}
 
 
 def forget() -> None:
@@ -66,15 +66,15 @@ def size() -> int:
     return len(_all)
 
 
-def _make(op: str, args: tuple[Term, ...], data: Hashable) -> Term:
+def _make(op: str, args: tuple[ScalarTerm, ...], data: Hashable) -> ScalarTerm:
     key = (op, args, data)
     found = _all.get(key)
     if found is None:
-        found = _all[key] = Term(op, args, data, len(_all))
+        found = _all[key] = ScalarTerm(op, args, data, len(_all))
     return found
 
 
-def number(value: float | Fraction) -> Term:
+def number(value: float | Fraction) -> ScalarTerm:
     """A number, exact.
 
     Raises:
@@ -88,17 +88,17 @@ def number(value: float | Fraction) -> Term:
         raise NotModelled(f"the number {value}") from None
 
 
-def either_zero(name: Hashable) -> Term:
+def either_zero(name: Hashable) -> ScalarTerm:
     """A constant that equals zero, of which the sign is not known."""
     return _make("zero", (), name)
 
 
-def symbol(*identity: Hashable) -> Term:
+def symbol(*identity: Hashable) -> ScalarTerm:
     """Any value; the same for the same identity."""
     return _make("symbol", (), identity)
 
 
-def apply(op: str, args: Iterable[Term], attributes: Attributes = ()) -> Term:
+def apply(op: str, args: Iterable[ScalarTerm], attributes: Attributes = ()) -> ScalarTerm:
     """An operator on elements; operands of a commutative one are sorted."""
     operands = tuple(args)
     if len(operands) == 2 and not attributes and is_commutative(OpKey("", op)):
@@ -106,10 +106,10 @@ def apply(op: str, args: Iterable[Term], attributes: Attributes = ()) -> Term:
     return _make(op, operands, attributes)
 
 
-def walk(*roots: Term) -> Iterator[Term]:
+def walk(*roots: ScalarTerm) -> Iterator[ScalarTerm]:
     """All parts of terms, each once, operands first."""
     seen: set[int] = set()
-    stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
+    stack: list[tuple[ScalarTerm, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         term, done = stack.pop()
         if done:
@@ -117,11 +117,11 @@ def walk(*roots: Term) -> Iterator[Term]:
         elif id(term) not in seen:
             seen.add(id(term))
             stack.append((term, True))
-            parts = [*term.args, *(v for v in parameters(term) if isinstance(v, Term))]
+            parts = [*term.args, *(v for v in parameters(term) if isinstance(v, ScalarTerm))]
             stack += [(part, False) for part in reversed(parts)]
 
 
-def parameters(term: Term) -> list[Hashable]:
+def parameters(term: ScalarTerm) -> list[Hashable]:
     """The values of a term's attributes."""
     if term.op in _LEAVES or not isinstance(term.data, tuple):
         return []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.proofs.scalar_terms import NotModelled, Term, apply, number
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
 from eqsat.schema.types import OpKey
 
 Array = np.ndarray
@@ -26,7 +26,7 @@ def terms(array: Array) -> Array:
     return found
 
 
-def filled(shape: Iterable[int], make: Callable[[tuple[int, ...]], Term]) -> Array:
+def filled(shape: Iterable[int], make: Callable[[tuple[int, ...]], ScalarTerm]) -> Array:
     """An array by place."""
     found = np.empty(tuple(shape), object)
     for place in np.ndindex(found.shape):
@@ -53,15 +53,15 @@ def elementwise(op: OpKey, attrs: Attrs, given: Given) -> Array:
     return filled(shape, lambda place: apply(op.name, (a[place] for a in wide), data))
 
 
-def total(parts: Iterable[Term]) -> Term:
+def total(parts: Iterable[ScalarTerm]) -> ScalarTerm:
     """The sum of some terms."""
-    found: Term | None = None
+    found: ScalarTerm | None = None
     for part in parts:
         found = part if found is None else apply("Add", (found, part))
     return number(0) if found is None else found
 
 
-def times(a: Term, b: Term) -> Term:
+def times(a: ScalarTerm, b: ScalarTerm) -> ScalarTerm:
     """The product of two terms."""
     return apply("Mul", (a, b))
 
@@ -94,5 +94,5 @@ def each(name: str, a: Array) -> Array:
 def scalar(value: Any) -> Array:
     """A number of an attribute."""
     found = np.empty((), object)
-    found[()] = value if isinstance(value, Term) else number(value)
+    found[()] = value if isinstance(value, ScalarTerm) else number(value)
     return found

@@ -18,7 +18,7 @@ from eqsat.model.onnx_definitions import definition
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
 from eqsat.proofs import arrays, choices, term_arrays
-from eqsat.proofs.scalar_terms import NotModelled, Term
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -46,7 +46,7 @@ class TermTensor:
 Given = Sequence[TermTensor | None]
 
 
-class Rejected(Exception):
+class ImpossibleChoice(Exception):
     """A choice that fits nothing."""
 
 
@@ -56,7 +56,7 @@ def sizes(kind: TensorType) -> tuple[int, ...]:
 
 
 def applied(
-    op: OpKey, attrs: dict[str, Any], terms: Mapping[str, Term], given: Given, outputs: int, *, exact: bool
+    op: OpKey, attrs: dict[str, Any], terms: Mapping[str, ScalarTerm], given: Given, outputs: int, *, exact: bool
 ) -> tuple[Attrs, list[TermTensor]]:
     """The results of an operator, and its attributes in normal form.
 
@@ -65,7 +65,7 @@ def applied(
         exact: Whether it matters how results are rounded.
 
     Raises:
-        Rejected: Operands and attributes do not fit together.
+        ImpossibleChoice: Operands and attributes do not fit together.
         NotModelled: Nothing is stated of the operator, and it has no definition in operators of which something is.
     """
     types = [None if t is None else t.type for t in given]
@@ -74,11 +74,11 @@ def applied(
         bundle = complete(op, make_attrs(op, attrs), types, outputs)
         found = infer_types(op, bundle, types, values, outputs)
     except EqsatError:
-        raise Rejected from None
+        raise ImpossibleChoice from None
     shapes = [None if t is None else sizes(t) for t in types]
     kinds = [t for t in found if t is not None and t.is_static and min(sizes(t), default=1) >= 1]
     if len(kinds) < len(found) or not choices.is_valid(op, dict(bundle), shapes):
-        raise Rejected
+        raise ImpossibleChoice
     if op == _CASTS[0] and given[0] is not None and kinds[0] == types[0]:
         return bundle, [given[0]]
     rounds = exact and any(t.dtype.is_floating_point() for t in kinds)
@@ -87,7 +87,7 @@ def applied(
             op, dict(bundle) | dict(terms), [None if t is None else t.array for t in given], outputs, rounds=rounds
         )
     except ExecutionError:
-        raise Rejected from None
+        raise ImpossibleChoice from None
     except NotModelled:
         # How a definition rounds is not what the operator does.
         if terms or rounds:

@@ -9,12 +9,12 @@ import onnx_ir as ir
 from eqsat.quantization.noise import Noise, decibel
 from eqsat.quantization.scheme import Scheme
 from eqsat.report.cover import shared_costs
-from eqsat.report.graphs import Comparison
+from eqsat.report.graphs import GraphComparison
 from eqsat.report.quantized import LayerRow
 
 
 def layer_rows(
-    model: ir.Model, scheme: Scheme, noise: Noise, rounded: Collection[int], comparison: Comparison
+    model: ir.Model, scheme: Scheme, noise: Noise, rounded: Collection[int], comparison: GraphComparison
 ) -> tuple[LayerRow, ...]:
     """The operators that have tensors of a scheme, in execution order.
 

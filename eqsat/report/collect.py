@@ -73,7 +73,7 @@ def collect(
         bound=solution.bound,
         gap=solution.gap,
         stop_reason=solution.stop_reason,
-        saturation=report.Saturation(
+        saturation=report.SaturationSummary(
             iterations=saturation.iterations,
             enodes=len(formulation.snapshot.nodes),
             classes=sum(map(bool, formulation.snapshot.classes)),
@@ -158,7 +158,7 @@ def _host_rows(assembled: Assembled, priced: PricedGraph) -> tuple[report.HostRo
             if d == 0:
                 continue
             if node.body is not None:
-                refusals.append(report.Refusal(target.name, _why_not_the_parts(target, node.body)))
+                refusals.append(report.RefusalRow(target.name, _why_not_the_parts(target, node.body)))
                 continue
             operands, results = pricing.operands(enode), pricing.outputs(enode)
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
@@ -168,6 +168,6 @@ def _host_rows(assembled: Assembled, priced: PricedGraph) -> tuple[report.HostRo
             there = pricing.cost(enode, d)
             own = there if not reason and math.isfinite(there) else None
             why = reason or "cheaper on the host, including copies and dispatch"
-            refusals.append(report.Refusal(target.name, why, own))
+            refusals.append(report.RefusalRow(target.name, why, own))
         rows.append(report.HostRow(name, str(node.op), node.cost, tuple(refusals)))
     return tuple(rows)

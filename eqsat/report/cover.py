@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.explain.origin import Origin
-from eqsat.report.graphs import Comparison, Graph
+from eqsat.report.graphs import Graph, GraphComparison
 
 
 def covered(before: Graph, after: Graph, origins: Mapping[str, Origin]) -> tuple[tuple[int, ...], ...]:
@@ -31,7 +31,7 @@ def covered(before: Graph, after: Graph, origins: Mapping[str, Origin]) -> tuple
     return tuple(found)
 
 
-def shared_costs(comparison: Comparison) -> dict[str, tuple[float, float]]:
+def shared_costs(comparison: GraphComparison) -> dict[str, tuple[float, float]]:
     """Per operator of the input its cost there, and what its part of the result costs.
 
     The cost of a kernel belongs to the operators that it stands for, in proportion to their costs in the input. What a

@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from eqsat import units
-from eqsat.report.graph_layout import Edge, Placed, Point, layered
-from eqsat.report.graphs import Comparison, Graph, GraphNode
+from eqsat.report.graph_layout import Edge, GraphDrawing, Point, layered
+from eqsat.report.graphs import Graph, GraphComparison, GraphNode
 from eqsat.text import name_of
 
 NODE: Point = (176.0, 40.0)
@@ -23,7 +23,7 @@ LONGEST = 400
 """Characters of a term: one over many operators says less than its beginning."""
 
 
-def script_data(comparisons: tuple[Comparison, ...], targets: tuple[str, ...]) -> str:
+def script_data(comparisons: tuple[GraphComparison, ...], targets: tuple[str, ...]) -> str:
     """JSON that can stand in a ``script`` element of a page."""
     data = [_comparison(c, targets) for c in comparisons]
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -33,7 +33,7 @@ def script_data(comparisons: tuple[Comparison, ...], targets: tuple[str, ...]) -
     return text
 
 
-def _comparison(comparison: Comparison, targets: tuple[str, ...]) -> dict[str, Any]:
+def _comparison(comparison: GraphComparison, targets: tuple[str, ...]) -> dict[str, Any]:
     return {
         "title": name_of(comparison.body) or "main graph",
         "before": _graph(comparison.before, targets),
@@ -106,7 +106,7 @@ def sizes_of(graph: Graph) -> list[Point]:
     return [NODE if n.kind in ("operator", "composite") else LEAF for n in graph.nodes]
 
 
-def place(graph: Graph) -> tuple[Placed, list[tuple[float, float, float, float]]]:
+def place(graph: Graph) -> tuple[GraphDrawing, list[tuple[float, float, float, float]]]:
     """The layout of a graph, and the box of each region: left, top, width and height."""
     sizes = sizes_of(graph)
     if not graph.regions:
@@ -148,4 +148,4 @@ def place(graph: Graph) -> tuple[Placed, list[tuple[float, float, float, float]]
         else:
             routes[a, b] = whole.routes.get((outer[a], outer[b]), [])
     frames = [(x, y, w, h) for (x, y), (w, h) in zip(corners, boxes, strict=True)]
-    return Placed(centres, routes, whole.width, whole.height), frames
+    return GraphDrawing(centres, routes, whole.width, whole.height), frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat import units
-from eqsat.report.summary import Saturation, Summary
+from eqsat.report.summary import SaturationSummary, Summary
 
 _LIMITS = {
     "iteration limit": "allow more rounds of rewriting: --iterations N (iterations=)",
@@ -66,7 +66,7 @@ def explain_gap(summary: Summary) -> Gap:
     return Gap(meaning, tuple(_advice(summary, grown)))
 
 
-def _advice(summary: Summary, grown: Saturation) -> list[str]:
+def _advice(summary: Summary, grown: SaturationSummary) -> list[str]:
     found = []
     if summary.stop_reason in ("work limit", "time limit"):
         found.append(_LIMITS["time limit"])

@@ -24,7 +24,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class GraphDrawing:
     """A drawing: the centre of each node, the points between its ends of each edge, the extent from (0, 0)."""
 
     centres: list[Point]
@@ -33,7 +33,7 @@ class Placed:
     height: float
 
 
-def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> Placed:
+def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> GraphDrawing:
     """Places nodes of some widths and heights.
 
     Args:
@@ -41,7 +41,7 @@ def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> Placed:
         edges: From a node to a later one.
     """
     if not sizes:
-        return Placed([], {}, 0.0, 0.0)
+        return GraphDrawing([], {}, 0.0, 0.0)
     layer = _layers(len(sizes), edges)
     count = max(layer) + 1
     widths = [w for w, _ in sizes]
@@ -80,7 +80,7 @@ def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> Placed:
         edge: [(x[i] - left, middle[layers[i]][k]) for i in chain for k in (0, 2)] for edge, chain in chains.items()
     }
     centres = [(x[i] - left, middle[layer[i]][1]) for i in range(len(sizes))]
-    return Placed(centres, routes, right - left, max(0.0, y - GAP_Y))
+    return GraphDrawing(centres, routes, right - left, max(0.0, y - GAP_Y))
 
 
 def _layers(count: int, edges: Sequence[Edge]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from eqsat.explain.origin import DerivationStep, Folded
+from eqsat.explain.origin import DerivationStep, FoldedConstant
 from eqsat.targets.work import Work
 
 Kind = Literal["input", "output", "operator", "composite"]
@@ -39,7 +39,7 @@ class GraphNode:
     work: Work | None = None
     operators: tuple[str, ...] = ()
     steps: tuple[DerivationStep, ...] = ()
-    constants: tuple[Folded, ...] = ()
+    constants: tuple[FoldedConstant, ...] = ()
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class RuleText:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class GraphComparison:
     """A graph before and after.
 
     Attributes:

@@ -14,7 +14,7 @@ from eqsat import units
 from eqsat.egraph.judge_match import Judge
 from eqsat.egraph.snapshot import ENode
 from eqsat.explain.near_misses import NearMisses
-from eqsat.explain.why import Place, Why
+from eqsat.explain.why import MatchAttempt, Why
 from eqsat.extract.problem import Choice, Solution
 from eqsat.extract.program_cost import HOST, ProgramCost, cost_of, needed
 from eqsat.report.by_values import NodeValues, covered
@@ -59,7 +59,7 @@ class Placement:
     there: float | None = None
     reason: str = ""
     nearest: str = ""
-    place: Place | None = None
+    place: MatchAttempt | None = None
 
     def __str__(self) -> str:
         head = f"{self.node} ({self.op})"
@@ -199,7 +199,7 @@ class Placements:
         if reason and not any(node.op in entry.ops for entry in declared.supports):
             reason = self.near_misses.reason(declared, node, reason)
         why = Why(self.judge)
-        best: tuple[float, str, Place] | None = None
+        best: tuple[float, str, MatchAttempt] | None = None
         for composite in declared.composites:
             if node.op not in operators(*composite.patterns):
                 continue

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
-from eqsat.report.graphs import Comparison
+from eqsat.report.graphs import GraphComparison
 from eqsat.report.memory_map import MemoryMap
 from eqsat.report.provenance import Provenance
 from eqsat.report.quantized import Quantization
@@ -116,7 +116,7 @@ class RegionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalRow:
     """Why a target does not run an operator: what it requires and what it finds, as one phrase.
 
     Attributes:
@@ -135,7 +135,7 @@ class HostRow:
     name: str
     op: str
     cost: float
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusalRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class GrowthRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Saturation:
+class SaturationSummary:
     """How the e-graph grew.
 
     Attributes:
@@ -338,7 +338,7 @@ class Summary:
     bound: float
     gap: float
     stop_reason: str
-    saturation: Saturation
+    saturation: SaturationSummary
     seconds: dict[str, float]
     kernels: tuple[KernelRow, ...]
     regions: tuple[RegionRow, ...]
@@ -353,7 +353,7 @@ class Summary:
     memory: tuple[MemoryMap, ...] = field(default=(), repr=False)
     measured: Measured | None = field(default=None)
     made: Provenance | None = field(default=None)
-    graphs: tuple[Comparison, ...] = field(default=(), repr=False)
+    graphs: tuple[GraphComparison, ...] = field(default=(), repr=False)
 
     @property
     def speedup(self) -> float:
@@ -368,7 +368,7 @@ class HostGroup:
     """Host operators of one kind that stay for the same reasons."""
 
     op: str
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusalRow, ...]
     names: tuple[str, ...]
     cost: float
 
@@ -396,7 +396,7 @@ class HostCause:
 
 def host_causes(rows: Iterable[HostRow]) -> list[HostCause]:
     """The rows by target and reason, the most frequent reason of a target first."""
-    groups: dict[tuple[str, str, bool], list[tuple[HostRow, Refusal]]] = {}
+    groups: dict[tuple[str, str, bool], list[tuple[HostRow, RefusalRow]]] = {}
     for row in rows:
         for refusal in row.refusals:
             groups.setdefault((refusal.target, refusal.reason, refusal.cost is None), []).append((row, refusal))
@@ -416,7 +416,7 @@ def host_causes(rows: Iterable[HostRow]) -> list[HostCause]:
 
 def group_host_operators(rows: Iterable[HostRow]) -> list[HostGroup]:
     """The rows with equal operator and equal reasons taken together, in order of first occurrence."""
-    groups: dict[tuple[str, tuple[Refusal, ...]], list[HostRow]] = {}
+    groups: dict[tuple[str, tuple[RefusalRow, ...]], list[HostRow]] = {}
     for row in rows:
         groups.setdefault((row.op, row.refusals), []).append(row)
     return [

@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 from eqsat import units
 from eqsat.report.drawn_graphs import place, sizes_of
-from eqsat.report.graph_layout import Edge, Placed, Point
-from eqsat.report.graphs import Comparison, Graph, GraphNode
+from eqsat.report.graph_layout import Edge, GraphDrawing, Point
+from eqsat.report.graphs import Graph, GraphComparison, GraphNode
 from eqsat.report.summary import Summary
 from eqsat.text import name_of
 
@@ -45,7 +45,7 @@ def to_svg(summary: Summary) -> str:
     )
 
 
-def _comparison(comparison: Comparison, summary: Summary) -> tuple[str, Point]:
+def _comparison(comparison: GraphComparison, summary: Summary) -> tuple[str, Point]:
     """Both graphs side by side, and their extent."""
     hues = _hues(comparison, summary.targets[0])
     before: list[float | None] = [None] * len(comparison.before.nodes)
@@ -68,7 +68,7 @@ def _comparison(comparison: Comparison, summary: Summary) -> tuple[str, Point]:
     return drawn, (offset + max(right[0].width, 170.0), HEAD + max(left[0].height, right[0].height))
 
 
-def _hues(comparison: Comparison, host: str) -> list[float | None]:
+def _hues(comparison: GraphComparison, host: str) -> list[float | None]:
     """Of each node after: a hue for what runs on an accelerator or replaces several operators."""
     hues: list[float | None] = []
     count = 0
@@ -81,7 +81,7 @@ def _hues(comparison: Comparison, host: str) -> list[float | None]:
 
 def _graph(
     graph: Graph,
-    placed: Placed,
+    placed: GraphDrawing,
     boxes: list[tuple[float, float, float, float]],
     hues: list[float | None],
     left: float,
@@ -101,7 +101,7 @@ def _graph(
     return "\n".join([*lines, "</g>"])
 
 
-def _edge(edge: Edge, placed: Placed, sizes: list[Point]) -> str:
+def _edge(edge: Edge, placed: GraphDrawing, sizes: list[Point]) -> str:
     (ax, ay), (bx, by) = (placed.centres[i] for i in edge)
     first, last = (ax, ay + sizes[edge[0]][1] / 2), (bx, by - sizes[edge[1]][1] / 2)
     route = placed.routes.get(edge, [])

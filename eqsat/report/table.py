@@ -19,7 +19,7 @@ from eqsat.report.fitting import FittingTable, Line
 from eqsat.report.gap import explain_gap
 from eqsat.report.memory_map import MemoryMap
 from eqsat.report.quantized import Quantization
-from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
+from eqsat.report.summary import ModelProof, SaturationSummary, Summary, Verification, group_host_operators
 from eqsat.report.trust import trust_line, weakest_proof
 from eqsat.text import name_of, shown
 
@@ -254,7 +254,7 @@ def memory_line(found: MemoryMap) -> str:
     )
 
 
-def growth_lines(grown: Saturation) -> list[str]:
+def growth_lines(grown: SaturationSummary) -> list[str]:
     """The rules that added most e-nodes before a limit was reached, a line each."""
     return [
         f"growth    {row.rule} ({row.place}) added {row.enodes:,} e-nodes, "

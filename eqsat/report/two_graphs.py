@@ -11,7 +11,7 @@ from eqsat.extract.from_egraph import Pricing
 from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.value_names import value_names
 from eqsat.report.cover import covered
-from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion, RuleText
+from eqsat.report.graphs import Graph, GraphComparison, GraphNode, GraphRegion, RuleText
 from eqsat.report.region_rows import operators
 from eqsat.rules.listing import short_place, texts_of
 from eqsat.schema.types import TensorType
@@ -23,7 +23,7 @@ from eqsat.targets.work import Work
 
 def compare(
     loaded: LoadedInput, priced: PricedGraph, program: ExtractedProgram, origins: Mapping[str, Origin]
-) -> Comparison:
+) -> GraphComparison:
     """The graph before and after an optimization.
 
     Args:
@@ -34,7 +34,7 @@ def compare(
     """
     before, after = _before(priced), _after(priced, program, origins)
     used = dict.fromkeys(name for node in after.nodes for name in node.rules)
-    return Comparison(before, after, covered(before, after, origins), _rule_texts(loaded, used))
+    return GraphComparison(before, after, covered(before, after, origins), _rule_texts(loaded, used))
 
 
 def _before(priced: PricedGraph) -> Graph:

@@ -52,7 +52,7 @@ def summarize_untouched(
         bound=0.0,
         gap=1.0 if cost > 0 else 0.0,
         stop_reason=reason,
-        saturation=report.Saturation(0, 0, 0, reason),
+        saturation=report.SaturationSummary(0, 0, 0, reason),
         seconds=dict(run.seconds),
         kernels=(),
         regions=(region,) if running else (),

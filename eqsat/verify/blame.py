@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.errors import VerificationError
-from eqsat.execute.difference import Difference as OutputDifference
-from eqsat.verify.judge_values import Difference
+from eqsat.execute.difference import Difference
+from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import Style
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 
 MOST_RULES = 6
@@ -16,13 +16,13 @@ MOST_RULES = 6
 
 def error_of(
     programs: Programs,
-    piece: Piece | None,
-    found: Difference | None,
+    piece: ComparedPiece | None,
+    found: ValueDifference | None,
     applied: Mapping[str, str],
     style: Style,
     *,
     value: int | None = None,
-    output: OutputDifference | None = None,
+    output: Difference | None = None,
     guilty: tuple[str, ...] = (),
 ) -> VerificationError:
     """The error for a piece, a constant or an output that differs.

@@ -8,38 +8,38 @@ import onnx_ir as ir
 from eqsat.ops.wide import FLOATS, smallest_normal
 from eqsat.verify.judge_values import Perturbed, magnitude
 from eqsat.verify.oracle import Failed, Value
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Call, Programs, wide, widened
-from eqsat.verify.sides import Noise, Sample, Values, fed, run_left, run_right
+from eqsat.verify.sides import Perturbation, Sample, Values, fed, run_left, run_right
 
 
-def shaken_input(programs: Programs, piece: Piece, sample: Sample, call: Call) -> Perturbed:
+def shaken_input(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call) -> Perturbed:
     """The input's side with changed leaves, constants and results of operators."""
 
     def run(delta: float, seed: int) -> Value:
         try:
-            return run_left(programs, piece, sample, call, {}, Noise(delta, seed))
+            return run_left(programs, piece, sample, call, {}, Perturbation(delta, seed))
         except Failed:
             return None
 
     return run
 
 
-def shaken_result(programs: Programs, piece: Piece, sample: Sample, call: Call) -> Perturbed:
+def shaken_result(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call) -> Perturbed:
     """The result's side with changed results of kernels."""
 
     def run(delta: float, seed: int) -> Value:
         values: Values = {}
         try:
             run_left(programs, piece, sample, call, values)
-            return run_right(programs, piece, fed(piece, values), call, Noise(delta, seed))
+            return run_right(programs, piece, fed(piece, values), call, Perturbation(delta, seed))
         except Failed:
             return None
 
     return run
 
 
-def shaken_weights(programs: Programs, piece: Piece, sample: Sample, *, strict: bool) -> Perturbed:
+def shaken_weights(programs: Programs, piece: ComparedPiece, sample: Sample, *, strict: bool) -> Perturbed:
     """The result's side with changed constants, and with other subnormal elements in those that may have them.
 
     Args:
@@ -57,7 +57,7 @@ def shaken_weights(programs: Programs, piece: Piece, sample: Sample, *, strict: 
     )
 
     def run(delta: float, seed: int) -> Value:
-        noise, steady, values = Noise(delta, seed), Noise(0.0, seed), {}
+        noise, steady, values = Perturbation(delta, seed), Perturbation(0.0, seed), {}
         try:
             run_left(programs, piece, sample, wide, values)
             theirs = fed(piece, values)
@@ -75,14 +75,16 @@ def shaken_weights(programs: Programs, piece: Piece, sample: Sample, *, strict: 
     return run
 
 
-def shaken_apart(programs: Programs, piece: Piece, sample: Sample, left: np.ndarray, right: np.ndarray) -> Perturbed:
+def shaken_apart(
+    programs: Programs, piece: ComparedPiece, sample: Sample, left: np.ndarray, right: np.ndarray
+) -> Perturbed:
     """The input's side, moved by how much farther apart both sides come when the leaves change.
 
     A network may compute one leaf from another. Its numbers are then inconsistent by the roundings in between.
     """
 
     def run(delta: float, seed: int) -> Value:
-        noise, values = Noise(delta, seed), {}
+        noise, values = Perturbation(delta, seed), {}
         moved = {c: noise.on(widened(x), _type(x)) for c, x in sample.items()}
         try:
             other = run_left(programs, piece, moved, wide, values)

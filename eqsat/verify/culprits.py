@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.schema import opset
 from eqsat.schema.types import GraphAttr
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 
 Fails = Callable[[onnx.ModelProto, Collection[str]], bool]
@@ -33,7 +33,7 @@ def culprits(model: onnx.ModelProto, applied: Sequence[str], fails: Fails) -> tu
     return tuple(rule for rule in applied if not fails(model, set(applied) - {rule}))
 
 
-def model_of(programs: Programs, piece: Piece, model: ir.Model) -> onnx.ModelProto | None:
+def model_of(programs: Programs, piece: ComparedPiece, model: ir.Model) -> onnx.ModelProto | None:
     """The input's side of a piece as a model, its leaves as inputs; None if it has bodies of control flow."""
     indices = sorted({*piece.before, *piece.left})
     computed = {k for i in indices for k in programs.nodes[i].results}

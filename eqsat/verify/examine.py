@@ -11,10 +11,10 @@ import onnx_ir as ir
 from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.verify import judge_values
 from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_weights
-from eqsat.verify.judge_values import Difference
+from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import Style
-from eqsat.verify.oracle import Failed, Oracle, Refused, Value, own
-from eqsat.verify.pieces import Piece
+from eqsat.verify.oracle import EvaluationRefused, Failed, FallbackOracle, Value, own
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Call, Programs, wide
 from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
 from eqsat.verify.type_ranges import Meaning, Meanings
@@ -49,12 +49,14 @@ class Examiner:
 
     programs: Programs
     tolerance: Tolerance
-    oracle: Oracle
-    second: Oracle = field(default_factory=lambda: Oracle(("onnx.reference",)))
+    oracle: FallbackOracle
+    second: FallbackOracle = field(default_factory=lambda: FallbackOracle(("onnx.reference",)))
     worst: float = 0.0
-    suspects: dict[int, tuple[Piece, Difference, Style]] = field(default_factory=dict)
+    suspects: dict[int, tuple[ComparedPiece, ValueDifference, Style]] = field(default_factory=dict)
 
-    def examine(self, piece: Piece, style: Style, sample: Sample, *, precise: bool) -> tuple[Difference | None, Values]:
+    def examine(
+        self, piece: ComparedPiece, style: Style, sample: Sample, *, precise: bool
+    ) -> tuple[ValueDifference | None, Values]:
         """The difference between both sides, and the values of the input's side.
 
         Args:
@@ -85,18 +87,18 @@ class Examiner:
         return found, values
 
     def _elsewhere(
-        self, piece: Piece, sample: Sample, style: Style, meanings: Meanings, theirs: Mapping[int, Value]
-    ) -> Difference | None:
+        self, piece: ComparedPiece, sample: Sample, style: Style, meanings: Meanings, theirs: Mapping[int, Value]
+    ) -> ValueDifference | None:
         """The difference if the input's implementation executes the result: it must be right there as well."""
-        first = Oracle(self.oracle.names[:1])
+        first = FallbackOracle(self.oracle.names[:1])
         try:
             left = self._left(piece, sample, first, {})
         except Failed:
             return None
         try:
             right = self._right(piece, dict(theirs), first)
-        except Refused as error:
-            return Difference(f"{first.names[0]} executes the input but not the result: {str(error)[:200]}")
+        except EvaluationRefused as error:
+            return ValueDifference(f"{first.names[0]} executes the input but not the result: {str(error)[:200]}")
         except Failed:
             return None
         found = judge_values.incomparable(left, right)
@@ -111,7 +113,7 @@ class Examiner:
             if finite.size and scale:
                 self.worst = max(self.worst, float(finite.max()) / scale)
 
-    def _failed(self, piece: Piece, sample: Sample, meanings: Meanings, reason: str) -> Difference | None:
+    def _failed(self, piece: ComparedPiece, sample: Sample, meanings: Meanings, reason: str) -> ValueDifference | None:
         """The result cannot be executed although the input can, even with the same kernels."""
         try:
             self._left(piece, sample, own, {})
@@ -119,7 +121,7 @@ class Examiner:
             return None
         if not self.tolerance.strict and self._may_leave(meanings.get()):
             return None
-        return Difference(f"the result cannot be executed: {reason[:200]}")
+        return ValueDifference(f"the result cannot be executed: {reason[:200]}")
 
     @staticmethod
     def _may_leave(meaning: Meaning) -> bool:
@@ -127,8 +129,8 @@ class Examiner:
         return meaning.input_leaves or meaning.result_leaves
 
     def _in_float64(
-        self, piece: Piece, sample: Sample, style: Style, meanings: Meanings, native: np.ndarray
-    ) -> Difference | None:
+        self, piece: ComparedPiece, sample: Sample, style: Style, meanings: Meanings, native: np.ndarray
+    ) -> ValueDifference | None:
         if native.dtype.kind in "OUS" or not any("float" in n for n in self._types(piece)):
             return None
         both = self._both(piece, sample, wide)
@@ -161,14 +163,14 @@ class Examiner:
 
     def _natively(
         self,
-        piece: Piece,
+        piece: ComparedPiece,
         sample: Sample,
         style: Style,
         meanings: Meanings,
         left: np.ndarray,
         right: np.ndarray,
         precise: bool,
-    ) -> Difference | None:
+    ) -> ValueDifference | None:
         if self.tolerance.strict:
             found = self._by_same_kernels(piece, sample)
             if found is not None:
@@ -198,7 +200,7 @@ class Examiner:
             return None
         return judge_values.difference(mask, left, right)
 
-    def _by_same_kernels(self, piece: Piece, sample: Sample) -> Difference | None:
+    def _by_same_kernels(self, piece: ComparedPiece, sample: Sample) -> ValueDifference | None:
         """The difference where only the order of additions may differ: both sides by eqsat's kernels.
 
         Others execute the bodies of control flow, so that there is nothing to say of a loop and its rounds.
@@ -211,7 +213,7 @@ class Examiner:
         mask = judge_values.beyond(*both, strict=True, lsb=0)
         return judge_values.difference(mask, *both) if mask.any() else None
 
-    def _suspect(self, piece: Piece, sample: Sample, style: Style) -> None:
+    def _suspect(self, piece: ComparedPiece, sample: Sample, style: Style) -> None:
         """Remembers an inexact piece in which only exact rules left traces."""
         exact = self.tolerance.exact
         if self.tolerance.strict or not exact or piece.value in self.suspects:
@@ -221,7 +223,7 @@ class Examiner:
             if found is not None:
                 self.suspects[piece.value] = (piece, found, style)
 
-    def _kernels_differ(self, piece: Piece, sample: Sample, right: np.ndarray) -> bool:
+    def _kernels_differ(self, piece: ComparedPiece, sample: Sample, right: np.ndarray) -> bool:
         """Whether the implementations differ about the input itself, and the specification supports the result."""
         try:
             second = self._left(piece, sample, self.second, {})
@@ -234,7 +236,7 @@ class Examiner:
             return False
         return not judge_values.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 
-    def _agrees_elsewhere(self, piece: Piece, sample: Sample) -> bool:
+    def _agrees_elsewhere(self, piece: ComparedPiece, sample: Sample) -> bool:
         """Whether both sides agree by the input's oracle: then eqsat's kernels differ from those of the oracle.
 
         They may for large and tiny numbers, whose products overflow inside some kernels only.
@@ -246,7 +248,7 @@ class Examiner:
 
     # ---- both sides -------------------------------------------------------------------------------
 
-    def _both(self, piece: Piece, sample: Sample, call: Call) -> tuple[np.ndarray, np.ndarray] | None:
+    def _both(self, piece: ComparedPiece, sample: Sample, call: Call) -> tuple[np.ndarray, np.ndarray] | None:
         """Both sides by one implementation; None where it fails, or they cannot be compared."""
         values: Values = {}
         try:
@@ -258,13 +260,13 @@ class Examiner:
             return None
         return left, right
 
-    def _left(self, piece: Piece, sample: Sample, call: Call, values: Values) -> Value:
+    def _left(self, piece: ComparedPiece, sample: Sample, call: Call, values: Values) -> Value:
         return run_left(self.programs, piece, sample, call, values)
 
-    def _right(self, piece: Piece, values: Values, call: Call) -> Value:
+    def _right(self, piece: ComparedPiece, values: Values, call: Call) -> Value:
         return run_right(self.programs, piece, values, call)
 
-    def _types(self, piece: Piece) -> set[str]:
+    def _types(self, piece: ComparedPiece) -> set[str]:
         programs = self.programs
         classes = {programs.classes[k] for i in (*piece.before, *piece.left) for k in programs.nodes[i].results}
         classes |= {c for i in piece.right for c in programs.kernels[i].outputs if c is not None}
@@ -272,7 +274,7 @@ class Examiner:
         kinds = [programs.type(c) for c in classes]
         return {k.dtype.numpy().name for k in kinds if k is not None and k.dtype != ir.DataType.STRING}
 
-    def _epsilon(self, piece: Piece) -> float:
+    def _epsilon(self, piece: ComparedPiece) -> float:
         import ml_dtypes
 
         floats = [n for n in self._types(piece) if "float" in n]

@@ -9,12 +9,12 @@ import onnx_ir as ir
 
 from eqsat.ops.wide import FLOATS
 from eqsat.verify import judge_values
-from eqsat.verify.judge_values import Difference
-from eqsat.verify.oracle import Failed, Oracle, Value
+from eqsat.verify.judge_values import ValueDifference
+from eqsat.verify.oracle import Failed, FallbackOracle, Value
 from eqsat.verify.programs import Programs, extended, prolonged, run_nodes
 
 
-def wrong_constant(programs: Programs, oracle: Oracle, budget: int) -> tuple[int, Difference] | None:
+def wrong_constant(programs: Programs, oracle: FallbackOracle, budget: int) -> tuple[int, ValueDifference] | None:
     """The first value of the input that is constant there and differs in the result.
 
     Args:
@@ -53,7 +53,7 @@ def wrong_constant(programs: Programs, oracle: Oracle, budget: int) -> tuple[int
     return None
 
 
-def _compare(programs: Programs, k: int, left: Value, computed: Sequence[int]) -> Difference | None:
+def _compare(programs: Programs, k: int, left: Value, computed: Sequence[int]) -> ValueDifference | None:
     eclass = programs.classes[k]
     if not programs.is_constant(eclass):
         return None

@@ -12,16 +12,16 @@ import numpy as np
 
 from eqsat.schema.types import Attrs, OpKey
 from eqsat.verify import judge_values
-from eqsat.verify.oracle import Failed, Oracle, Value, own
+from eqsat.verify.oracle import Failed, FallbackOracle, Value, own
 from eqsat.verify.programs import Programs
-from eqsat.verify.sides import Noise
+from eqsat.verify.sides import Perturbation
 from eqsat.verify.whole import run_input
 
 _DELTA = 1e-6
 """Relative change of the operands that may explain a difference."""
 
 
-def unlike_operator(programs: Programs, arrays: Mapping[str, Value], oracle: Oracle) -> str:
+def unlike_operator(programs: Programs, arrays: Mapping[str, Value], oracle: FallbackOracle) -> str:
     """The first operator whose results differ by more than rounding on the same operands, and how; empty if none does.
 
     Args:
@@ -39,7 +39,7 @@ def unlike_operator(programs: Programs, arrays: Mapping[str, Value], oracle: Ora
 class _Both:
     """Evaluates operators in the order of the input, by two implementations until these differ."""
 
-    def __init__(self, programs: Programs, oracle: Oracle) -> None:
+    def __init__(self, programs: Programs, oracle: FallbackOracle) -> None:
         self.found = ""
         self._programs = programs
         self._oracle = oracle
@@ -81,7 +81,7 @@ def _difference(
         return None
 
     def perturbed(delta: float, seed: int) -> Value:
-        noise = Noise(delta, seed, rounds=True)
+        noise = Perturbation(delta, seed, rounds=True)
         try:
             return own(op, attrs, [noise.on(x) for x in inputs], outputs)[at]
         except Failed:

@@ -32,7 +32,7 @@ SAFETY = 8.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class ValueDifference:
     """Where two values differ by more than they may.
 
     Attributes:
@@ -68,13 +68,15 @@ Perturbed = Callable[[float, int], Value]
 that seed. None if it fails."""
 
 
-def incomparable(left: Value, right: Value) -> Difference | None:
+def incomparable(left: Value, right: Value) -> ValueDifference | None:
     """A difference in kind: type, shape, or tensor against another value."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         if left.dtype == right.dtype and left.shape == right.shape:
             return None
-        return Difference(f"{_kind(left)} in the input, {_kind(right)} in the result")
-    return None if left is None and right is None else Difference("a tensor in the input, another kind in the result")
+        return ValueDifference(f"{_kind(left)} in the input, {_kind(right)} in the result")
+    return (
+        None if left is None and right is None else ValueDifference("a tensor in the input, another kind in the result")
+    )
 
 
 def is_integer(dtype: np.dtype) -> bool:
@@ -123,11 +125,11 @@ def without_ill_conditioned(
     return mask & ~(distance(left, right) <= SAFETY * sensitivity)
 
 
-def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> Difference:
+def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> ValueDifference:
     """The worst of the elements that differ."""
     error = np.where(mask, distance(left, right), -1.0)
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
-    return Difference(
+    return ValueDifference(
         "", index, _number(left[index]), _number(right[index]), float(error[index]), int(mask.sum()), mask.size
     )
 

@@ -13,12 +13,12 @@ from eqsat.ops.traits import Trait
 from eqsat.verify import judge_values
 from eqsat.verify.leaf_samples import Style, draw
 from eqsat.verify.oracle import Value
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 from eqsat.verify.thresholds import MOST_ELEMENTS
 
 
-def obstacle(programs: Programs, piece: Piece) -> str:
+def obstacle(programs: Programs, piece: ComparedPiece) -> str:
     """Why a piece cannot be executed on drawn values; empty if it can."""
     for i in (*piece.before, *piece.left):
         node = programs.nodes[i]
@@ -37,7 +37,7 @@ def obstacle(programs: Programs, piece: Piece) -> str:
 
 
 def sample(
-    programs: Programs, piece: Piece, style: Style, points: Sequence[float], number: int, seed: int
+    programs: Programs, piece: ComparedPiece, style: Style, points: Sequence[float], number: int, seed: int
 ) -> dict[int, Value] | None:
     """Values for the leaves of a piece; None if the style adds nothing new."""
     found: dict[int, Value] = {}
@@ -57,7 +57,7 @@ def sample(
     return found
 
 
-def _structural(programs: Programs, piece: Piece) -> set[int]:
+def _structural(programs: Programs, piece: ComparedPiece) -> set[int]:
     """Leaves that, moved and cut, become indices or sizes of other tensors: only small values are harmless."""
     touched: set[int] = set()
     for i in sorted((*piece.before, *piece.left), reverse=True):
@@ -72,7 +72,7 @@ def _structural(programs: Programs, piece: Piece) -> set[int]:
     return touched & set(piece.leaves)
 
 
-def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tuple[float, ...]:
+def factors(programs: Programs, piece: ComparedPiece, values: Mapping[int, Value]) -> tuple[float, ...]:
     """The factor by which normal numbers must be scaled so that both sides of each threshold inside are reached."""
     found: dict[float, None] = {}
     for i in (*piece.before, *piece.left):

@@ -19,8 +19,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.check import oracle as standard
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.undefined import Undefined as OpenResult
-from eqsat.ops.undefined import Unrepresentable
+from eqsat.ops.undefined import Undefined, Unrepresentable
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.declared_operators import find_reference, function_body
@@ -40,15 +39,15 @@ class Failed(Exception):
     """No implementation evaluates the operator on these inputs, or its result is not defined there."""
 
 
-class Refused(Failed):
+class EvaluationRefused(Failed):
     """An implementation has the operator and fails on these inputs."""
 
 
-class Undefined(Failed):
+class UndefinedConversion(Failed):
     """A float is converted to an integer type that cannot hold it: any result is right."""
 
 
-class Oracle:
+class FallbackOracle:
     """Evaluates operators, each by the first implementation that can.
 
     Args:
@@ -90,7 +89,7 @@ class Oracle:
                 continue
             self.used[name] += 1
             return tuple(_array(r) if isinstance(r, np.generic | str) else r for r in results)
-        raise (Refused if refused else Failed)("; ".join(reasons) or "no implementation")
+        raise (EvaluationRefused if refused else Failed)("; ".join(reasons) or "no implementation")
 
     def said(self) -> tuple[str, ...]:
         """The implementations that have evaluated an operator."""
@@ -113,7 +112,7 @@ def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple
     """eqsat's kernels, except for bodies of control flow.
 
     Raises:
-        Undefined, Failed: See there.
+        UndefinedConversion, Failed: See there.
     """
     if any(isinstance(value, GraphAttr) for _, value in attrs):
         return _flow(op, attrs, inputs, outputs)[1]
@@ -129,7 +128,7 @@ def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tup
     """Results of an If, Loop or Scan, and who has computed them.
 
     Raises:
-        Undefined, Failed: See there.
+        UndefinedConversion, Failed: See there.
     """
     _require_defined(op, attrs, inputs)
     # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds.
@@ -160,8 +159,8 @@ def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
         if all(isinstance(x, np.ndarray) or x is None for x in inputs):
             standard.require_defined(op, attrs, inputs)
     except Unrepresentable as error:
-        raise Undefined(str(error)) from error
-    except OpenResult as error:
+        raise UndefinedConversion(str(error)) from error
+    except Undefined as error:
         raise Failed(str(error)) from error
 
 

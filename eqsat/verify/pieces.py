@@ -19,7 +19,7 @@ from eqsat.verify.programs import Programs
 
 
 @dataclass(frozen=True)
-class Piece:
+class ComparedPiece:
     """The same value computed twice.
 
     Attributes:
@@ -54,7 +54,7 @@ MOST_NODES = 400
 """Operators on one side of a piece; beyond that, cutting has not helped."""
 
 
-def find_pieces(programs: Programs) -> list[Piece]:
+def find_pieces(programs: Programs) -> list[ComparedPiece]:
     """A piece for each value of the input that the result computes, but not with the same operator."""
     found = []
     for node in programs.nodes:
@@ -69,7 +69,7 @@ def find_pieces(programs: Programs) -> list[Piece]:
     return found
 
 
-def _piece(programs: Programs, k: int) -> Piece | None:
+def _piece(programs: Programs, k: int) -> ComparedPiece | None:
     eclass = programs.classes[k]
     left, own = _input_cone(programs, [programs.producer[k]])
     right: set[int] = set()
@@ -82,11 +82,11 @@ def _piece(programs: Programs, k: int) -> Piece | None:
     if len(left) > MOST_NODES or len(right) > MOST_NODES:
         return None
     fed = tuple(dict.fromkeys([*own, *theirs]))
-    piece = Piece(k, eclass, fed, (), fed, tuple(sorted(left)), tuple(sorted(right)))
+    piece = ComparedPiece(k, eclass, fed, (), fed, tuple(sorted(left)), tuple(sorted(right)))
     return _consistent(programs, piece, own, theirs)
 
 
-def _consistent(programs: Programs, piece: Piece, own: Iterable[int], theirs: Iterable[int]) -> Piece:
+def _consistent(programs: Programs, piece: ComparedPiece, own: Iterable[int], theirs: Iterable[int]) -> ComparedPiece:
     """Leaves that only one side reads are computed from earlier ones, where both sides read those."""
     sides = {c: {"input"} for c in own}
     for c in theirs:
@@ -110,7 +110,7 @@ def _consistent(programs: Programs, piece: Piece, own: Iterable[int], theirs: It
     return piece
 
 
-def deepened(programs: Programs, piece: Piece) -> Piece | None:
+def deepened(programs: Programs, piece: ComparedPiece) -> ComparedPiece | None:
     """The piece with its leaves moved backwards past an operator that computes; None if all are graph inputs."""
     before = set(piece.before)
     leaves = dict.fromkeys(piece.leaves)
@@ -140,7 +140,7 @@ def deepened(programs: Programs, piece: Piece) -> Piece | None:
     return replace(piece, leaves=kept, before=tuple(sorted(before)))
 
 
-def uncut(programs: Programs, piece: Piece) -> Piece | None:
+def uncut(programs: Programs, piece: ComparedPiece) -> ComparedPiece | None:
     """Both programs back to the graph inputs, value by value; None if the piece already does that.
 
     A piece that is cut at classes does not know how the input computes a value of a class. That computation may round

@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.ops.properties import value_inputs
 from eqsat.verify.oracle import Value
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Call, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
 
 Sample = Mapping[int, Value]
@@ -19,7 +19,7 @@ Values = dict[int, Value]
 """For the input's side values by number, those of class c under ``-1 - c``; for the result's side by class."""
 
 
-class Noise:
+class Perturbation:
     """Random changes of floats: relative ones, and below the normal numbers of the type as large as its rounding.
 
     Args:
@@ -74,7 +74,12 @@ _CHANGES: dict[Call, Callable[[Value], Value]] = {wide: widened, extended: prolo
 
 
 def run_left(
-    programs: Programs, piece: Piece, sample: Sample, call: Call, values: Values, noise: Noise | None = None
+    programs: Programs,
+    piece: ComparedPiece,
+    sample: Sample,
+    call: Call,
+    values: Values,
+    noise: Perturbation | None = None,
 ) -> Value:
     """The input's side; ``values`` receives its values, even if it fails.
 
@@ -120,12 +125,14 @@ def run_left(
     return values[piece.value]
 
 
-def fed(piece: Piece, values: Values) -> Values:
+def fed(piece: ComparedPiece, values: Values) -> Values:
     """The values of the input's side that the result's side reads."""
     return {c: values[-1 - c] for c in piece.fed if -1 - c in values}
 
 
-def run_right(programs: Programs, piece: Piece, values: Values, call: Call, noise: Noise | None = None) -> Value:
+def run_right(
+    programs: Programs, piece: ComparedPiece, values: Values, call: Call, noise: Perturbation | None = None
+) -> Value:
     """The result's side; ``values`` contains its operands and receives its results, even if it fails.
 
     Raises:

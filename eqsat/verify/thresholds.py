@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.ops.operators import operator
 from eqsat.schema.types import Attrs, OpKey, TensorAttr
 from eqsat.verify.oracle import Value
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 
 MOST_ELEMENTS = 64
@@ -24,7 +24,7 @@ MOST = 24
 _ATTRIBUTES = ("max", "min", "alpha", "lambd", "bias", "beta", "gamma")
 
 
-def thresholds(programs: Programs, piece: Piece) -> tuple[float, ...]:
+def thresholds(programs: Programs, piece: ComparedPiece) -> tuple[float, ...]:
     """The thresholds of both sides of a piece, without repetition, each finite."""
     found: dict[float, None] = {}
     for value in _all(programs, piece):
@@ -35,7 +35,7 @@ def thresholds(programs: Programs, piece: Piece) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _all(programs: Programs, piece: Piece) -> Iterator[float]:
+def _all(programs: Programs, piece: ComparedPiece) -> Iterator[float]:
     for i in (*piece.left, *piece.before):
         node = programs.nodes[i]
         op = node.constructor.op

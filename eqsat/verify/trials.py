@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.verify.examine import Examiner
-from eqsat.verify.judge_values import Difference
+from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import EQUAL, EXTREME, LEAST, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
 from eqsat.verify.leaves import factors, obstacle, sample
 from eqsat.verify.oracle import Value
-from eqsat.verify.pieces import Piece, deepened, uncut
+from eqsat.verify.pieces import ComparedPiece, deepened, uncut
 from eqsat.verify.sides import Sample
 from eqsat.verify.thresholds import thresholds
 
@@ -23,7 +23,7 @@ EVALUATIONS = 3
 
 IN_NETWORK = Style("the numbers it has in the network", "natural")
 
-Found = tuple[Piece, Difference, Style]
+Found = tuple[ComparedPiece, ValueDifference, Style]
 
 
 class UndecidedTrial(Exception):
@@ -47,7 +47,7 @@ class Trials:
     seed: int = 0
     used: dict[str, None] = field(default_factory=dict)
 
-    def settle(self, piece: Piece, *, thorough: bool) -> Found | None:
+    def settle(self, piece: ComparedPiece, *, thorough: bool) -> Found | None:
         """A difference that remains whatever computes the leaves; None if there is none.
 
         Raises:
@@ -72,13 +72,13 @@ class Trials:
             piece, found, steps = deeper, again, 2 * steps
         return None if found is None else (piece, *found)
 
-    def in_network(self, piece: Piece) -> Sample | None:
+    def in_network(self, piece: ComparedPiece) -> Sample | None:
         """The values of the leaves in the network, if they were kept."""
         if all(c in self.natural for c in piece.leaves):
             return {c: self.natural[c] for c in piece.leaves}
         return None
 
-    def natural_difference(self, piece: Piece, *, precise: bool) -> Difference | None:
+    def natural_difference(self, piece: ComparedPiece, *, precise: bool) -> ValueDifference | None:
         """The difference on the numbers that the network has, if it remains when both sides begin at the network's
         inputs.
 
@@ -96,7 +96,9 @@ class Trials:
             return found
         return self.examiner.examine(whole, IN_NETWORK, inputs, precise=precise)[0]
 
-    def differs(self, piece: Piece, *, thorough: bool, first: Style | None = None) -> tuple[Difference, Style] | None:
+    def differs(
+        self, piece: ComparedPiece, *, thorough: bool, first: Style | None = None
+    ) -> tuple[ValueDifference, Style] | None:
         """The first sample on which the sides of a piece differ.
 
         Args:
@@ -123,14 +125,16 @@ class Trials:
                         return found, scaled(factor)
         return None
 
-    def _sample(self, piece: Piece, style: Style, points: Sequence[float], number: int) -> Sample | None:
+    def _sample(self, piece: ComparedPiece, style: Style, points: Sequence[float], number: int) -> Sample | None:
         return sample(self.examiner.programs, piece, style, points, number, self.seed)
 
-    def _examined(self, piece: Piece, style: Style, drawn: Sample) -> tuple[Difference | None, dict[int, Value]]:
+    def _examined(
+        self, piece: ComparedPiece, style: Style, drawn: Sample
+    ) -> tuple[ValueDifference | None, dict[int, Value]]:
         self.used[style.name if not style.name[-1].isdigit() else "numbers scaled to reach the thresholds"] = None
         return self.examiner.examine(piece, style, drawn, precise=True)
 
-    def _styles(self, piece: Piece, thorough: bool, first: Style | None) -> Iterator[Style]:
+    def _styles(self, piece: ComparedPiece, thorough: bool, first: Style | None) -> Iterator[Style]:
         if first is not None:
             yield first
         yield from (ORDINARY, MIXED)
@@ -141,9 +145,9 @@ class Trials:
         if min((k.elements or 0 for k in kinds if k is not None), default=0) < SMALL:
             yield from (*[MIXED] * 5, *[EXTREME] * 2)
 
-    def _moved(self, piece: Piece, steps: int) -> Piece | None:
+    def _moved(self, piece: ComparedPiece, steps: int) -> ComparedPiece | None:
         """The piece with its leaves moved backwards as often as there are steps; None if it cannot be moved."""
-        last: Piece | None = None
+        last: ComparedPiece | None = None
         for _ in range(steps):
             deeper = deepened(self.examiner.programs, last or piece)
             if deeper is None:

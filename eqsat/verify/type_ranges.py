@@ -31,7 +31,7 @@ from eqsat.schema.opset import find_schema, input_names
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge_values
 from eqsat.verify.oracle import Failed, Value
-from eqsat.verify.pieces import Piece
+from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs, extended
 from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
 
@@ -102,7 +102,7 @@ class Meanings:
     """The meaning of one piece on one sample, computed when it is first needed."""
 
     programs: Programs
-    piece: Piece
+    piece: ComparedPiece
     sample: Sample
     rtol: float
     _known: list[Meaning] = field(default_factory=list)
@@ -142,7 +142,7 @@ _Step = tuple[OpKey, Sequence[_Typed], Sequence[_Typed]]
 """An operator, its operands (None where absent), and its results."""
 
 
-def _left_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+def _left_steps(programs: Programs, piece: ComparedPiece, values: Values) -> Iterator[_Step]:
     def typed(k: int | None) -> _Typed:
         return (None, None) if k is None else (programs.type(programs.classes[k]), values.get(k))
 
@@ -152,7 +152,7 @@ def _left_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_S
         yield node.constructor.op, [typed(k) for k in operands], [typed(k) for k in node.results]
 
 
-def _right_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+def _right_steps(programs: Programs, piece: ComparedPiece, values: Values) -> Iterator[_Step]:
     def typed(c: int | None) -> _Typed:
         return (None, None) if c is None else (programs.type(c), values.get(c))
 

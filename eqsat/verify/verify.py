@@ -17,7 +17,7 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.limits import LastGuard
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExecutionError, LimitError, VerificationError
-from eqsat.execute.difference import Difference as OutputDifference
+from eqsat.execute.difference import Difference
 from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
@@ -30,11 +30,11 @@ from eqsat.verify.culprits import Fails, culprits, model_of
 from eqsat.verify.examine import Examiner, Tolerance
 from eqsat.verify.folded_constants import wrong_constant
 from eqsat.verify.implementations import unlike_operator
-from eqsat.verify.judge_values import Difference
+from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import ORDINARY, Style
 from eqsat.verify.leaves import obstacle
-from eqsat.verify.oracle import Failed, Oracle, Value
-from eqsat.verify.pieces import Piece, find_pieces
+from eqsat.verify.oracle import Failed, FallbackOracle, Value
+from eqsat.verify.pieces import ComparedPiece, find_pieces
 from eqsat.verify.programs import Programs
 from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, UndecidedTrial
 from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, run_input, run_result
@@ -103,7 +103,7 @@ class Verifier:
         programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers, typical(self.sizes))
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
         exact = frozenset(rule for rule, kind in self.applied.items() if kind == "exact")
-        self.oracle = Oracle()
+        self.oracle = FallbackOracle()
         self.examiner = Examiner(programs, Tolerance(strict, self.lsb, exact), self.oracle)
         approximate = any(kind == "approximate" for kind in self.applied.values())
         pieces = [] if approximate else find_pieces(programs)
@@ -134,7 +134,7 @@ class Verifier:
 
     # ---- the whole --------------------------------------------------------------------------------
 
-    def _whole(self, work: int, pieces: Sequence[Piece]) -> list[OutputDifference] | None:
+    def _whole(self, work: int, pieces: Sequence[ComparedPiece]) -> list[Difference] | None:
         """How the outputs differ; None where the network cannot be executed."""
         self.natural: dict[int, Value] = {}
         if work > MOST_WORK:
@@ -144,7 +144,7 @@ class Verifier:
         if reason:
             self._skip(f"the network as a whole: {reason}")
             return None
-        found: list[OutputDifference] = []
+        found: list[Difference] = []
         natural: dict[int, Value] = {}
         executed_at: list[Mapping[str, int]] = []
         for sizes in samples(self.sizes):
@@ -170,7 +170,7 @@ class Verifier:
         self.natural = natural
         return found or None
 
-    def _executed(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> _Executed:
+    def _executed(self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]) -> _Executed:
         """Inputs of some sizes, and what the input model and the result make of them.
 
         Raises:
@@ -192,7 +192,7 @@ class Verifier:
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
             ) from error
 
-    def _input(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> tuple[dict[str, Value], list[Value]]:
+    def _input(self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]) -> tuple[dict[str, Value], list[Value]]:
         """Inputs, and what the input model makes of them; those of unknown rank have the first shape that it takes.
 
         Raises:
@@ -214,7 +214,7 @@ class Verifier:
             return arrays, left
 
     def _at_equal_sizes(
-        self, pieces: Sequence[Piece], sizes: Mapping[str, int]
+        self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]
     ) -> tuple[Mapping[str, int], _Executed] | None:
         """The same where two sizes are equal, which exporters name twice; None if that does not help."""
         # What has helped once is tried first.
@@ -228,8 +228,8 @@ class Verifier:
         return None
 
     def _network(
-        self, pieces: Sequence[Piece], sizes: Mapping[str, int], executed: _Executed
-    ) -> list[OutputDifference]:
+        self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int], executed: _Executed
+    ) -> list[Difference]:
         """How the outputs differ at some sizes."""
         programs = self.programs
         arrays, left, right = executed
@@ -266,7 +266,7 @@ class Verifier:
 
     # ---- pieces -----------------------------------------------------------------------------------
 
-    def _pieces(self, pieces: Sequence[Piece]) -> int:
+    def _pieces(self, pieces: Sequence[ComparedPiece]) -> int:
         """Checks constants and as many pieces as the budget allows, in execution order; returns how many."""
         programs = self.programs
         budget = PIECES_WORK + WORK_OF_NODE * min(len(programs.nodes), MOST_NODES)
@@ -322,7 +322,7 @@ class Verifier:
                 guilty = culprits(model, sorted(examiner.tolerance.exact), self.fails)
                 raise error_of(self.programs, piece, found, self.applied, style, guilty=guilty)
 
-    def _error(self, piece: Piece, found: Difference, style: Style) -> VerificationError:
+    def _error(self, piece: ComparedPiece, found: ValueDifference, style: Style) -> VerificationError:
         model = model_of(self.programs, piece, self.model) if self.fails is not None else None
         guilty: tuple[str, ...] = ()
         if self.fails is not None and model is not None:

@@ -14,9 +14,9 @@ from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.schema.types import GraphAttr
 from eqsat.verify import judge_values
-from eqsat.verify.oracle import MOST_ROUNDS, Failed, Undefined, Value, own
+from eqsat.verify.oracle import MOST_ROUNDS, Failed, UndefinedConversion, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
-from eqsat.verify.sides import Noise
+from eqsat.verify.sides import Perturbation
 
 MOST_KEPT = 1 << 24
 """Elements of inner tensors that are kept while the rest of a network runs."""
@@ -29,7 +29,7 @@ def run_input(
     arrays: Mapping[str, Value],
     call: Call,
     keep: Collection[int] = (),
-    noise: Noise | None = None,
+    noise: Perturbation | None = None,
 ) -> tuple[list[Value], dict[int, Value]]:
     """Outputs of the input model, and the values of some classes as far as memory allows.
 
@@ -101,7 +101,7 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
             return True
         if numerics == "exact":
             return False
-        noises = [Noise(1e-5, seed, rounds=True) for seed in range(_DRAWS)]
+        noises = [Perturbation(1e-5, seed, rounds=True) for seed in range(_DRAWS)]
         draws = [run_input(programs, arrays, own, noise=noise)[0] for noise in noises]
     except Failed:
         return False
@@ -146,9 +146,9 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
             values[c] = programs.constant(c)
         try:
             if reads & undefined:
-                raise Undefined("an operand is undefined")
+                raise UndefinedConversion("an operand is undefined")
             run_kernels(programs, [i], values, own)
-        except Undefined:
+        except UndefinedConversion:
             undefined.update(c for c in kernel.outputs if c is not None)
         except Failed:
             return False

@@ -15,14 +15,14 @@ import eqsat
 from benchmarks.discover import term as _term
 from eqsat.check.checked import check_rules
 from eqsat.cli import cli
-from eqsat.discover.elementwise_terms import Enumeration, Pair, Term
+from eqsat.discover.elementwise_terms import ElementwiseTerm, Enumeration, Pair
 from eqsat.discover.find_rules import Discovery, discover_rules
 from eqsat.discover.general import most_general
 from eqsat.discover.implied_pairs import not_implied
 from eqsat.errors import RuleError
 from eqsat.rules.reader import read_text
 
-X, Y = Term(name="x"), Term(name="y")
+X, Y = ElementwiseTerm(name="x"), ElementwiseTerm(name="y")
 
 
 def texts(found: Discovery) -> list[str]:
@@ -31,7 +31,7 @@ def texts(found: Discovery) -> list[str]:
 
 def test_a_variable_of_the_right_side_is_one_of_the_left() -> None:
     # Whatever holds, nothing can be built from a variable that nothing binds.
-    found = most_general(Pair(Term("Relu", (Term("Abs", (X,)),)), X), lambda pair: True)
+    found = most_general(Pair(ElementwiseTerm("Relu", (ElementwiseTerm("Abs", (X,)),)), X), lambda pair: True)
     assert set(found.right.variables) <= set(found.left.variables)
 
 
@@ -58,9 +58,11 @@ def test_a_difference_at_a_single_number_is_seen() -> None:
 def test_terms_have_the_types_of_their_operators() -> None:
     """numpy would also choose by numbers, and between truth values and numbers."""
     terms = Enumeration(["Abs", "Less", "Neg", "Where"], ir.DataType.FLOAT, 1, [0.0], 3)
-    less, zero = Term("Less", (X, Term(number=0.0))), Term(number=0.0)
-    assert terms.holds(Pair(Term("Where", (less, Term("Neg", (X,)), X)), Term("Abs", (X,))))
-    assert not terms.holds(Pair(Term("Where", (X, X, zero)), X))
+    less, zero = ElementwiseTerm("Less", (X, ElementwiseTerm(number=0.0))), ElementwiseTerm(number=0.0)
+    assert terms.holds(
+        Pair(ElementwiseTerm("Where", (less, ElementwiseTerm("Neg", (X,)), X)), ElementwiseTerm("Abs", (X,)))
+    )
+    assert not terms.holds(Pair(ElementwiseTerm("Where", (X, X, zero)), X))
     choices = [t for pair in terms.pairs for t in (*pair.left.subterms, *pair.right.subterms) if t.op == "Where"]
     assert choices
     for condition, *both in (choice.operands for choice in choices):
@@ -108,7 +110,7 @@ def test_truth_values_and_integers() -> None:
     assert not any("Div(x, 0)" in text for text in texts(found))
 
 
-def term(text: str) -> Term:
+def term(text: str) -> ElementwiseTerm:
     """A term as a rule file has it, of operators with one or two operands."""
     (rule,) = read_text(f"rule r : real\n    Neg({text})  =>  Neg(x)\n", "r.rules").rules
     return _term(rule.left[0]).operands[0]
@@ -127,7 +129,7 @@ def term(text: str) -> Term:
 )
 def test_the_most_general_pair_stands_for_its_instances(left: str, right: str | float, general: str) -> None:
     enumeration = Enumeration(["Add"], ir.DataType.FLOAT, 2, [0.0, 1.0], 1)
-    other = term(right) if isinstance(right, str) else Term(number=right)
+    other = term(right) if isinstance(right, str) else ElementwiseTerm(number=right)
     found = most_general(Pair(term(left), other), enumeration.holds)
     assert enumeration.holds(found)
     names = dict(zip(found.left.variables, "abc", strict=False))
@@ -150,7 +152,10 @@ def test_a_number_stands_for_a_tensor() -> None:
 
 
 def test_known_rules_join_pairs() -> None:
-    pairs = [Pair(Term("Neg", (Term("Neg", (X,)),)), X), Pair(Term("Add", (X, Y)), Term("Sub", (X, Term("Neg", (Y,)))))]
+    pairs = [
+        Pair(ElementwiseTerm("Neg", (ElementwiseTerm("Neg", (X,)),)), X),
+        Pair(ElementwiseTerm("Add", (X, Y)), ElementwiseTerm("Sub", (X, ElementwiseTerm("Neg", (Y,))))),
+    ]
     (rule,) = read_text("rule double : exact\n    Neg(Neg(x))  =>  x", "double.rules").rules
     assert not_implied(pairs, [rule], ir.DataType.FLOAT) == pairs[1:]
     assert not_implied(pairs, [], ir.DataType.FLOAT) == pairs

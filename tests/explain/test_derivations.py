@@ -14,7 +14,7 @@ from eqsat.audit.class_values import Values
 from eqsat.audit.input_samples import sample
 from eqsat.egraph.language import COMMUTED
 from eqsat.egraph.snapshot import Snapshot
-from eqsat.explain.derivations import Derivations, Match, needed
+from eqsat.explain.derivations import Derivations, RuleApplication, needed
 from eqsat.search import Search
 
 
@@ -83,7 +83,7 @@ class Replay:
         assert found is not None, (self.snapshot.nodes[n], self.values.skipped)
         return found
 
-    def match(self, match: Match) -> None:
+    def match(self, match: RuleApplication) -> None:
         nodes = self.snapshot.nodes
         for n in (*match.sites, *match.built):
             assert self.values.ready(nodes[n]), f"{nodes[n]} starts from what the chain has not made"
@@ -136,14 +136,18 @@ def test_a_chain_unites_a_node_with_what_it_stands_for() -> None:
 
 
 def test_a_derivation_has_no_match_that_another_makes_needless() -> None:
-    first, both, unused = Match(None, (0,), (1,)), Match(None, (0,), (1, 2)), Match(None, (0,), (5,))
-    last = Match(None, (1, 2), (3,))
+    first, both, unused = (
+        RuleApplication(None, (0,), (1,)),
+        RuleApplication(None, (0,), (1, 2)),
+        RuleApplication(None, (0,), (5,)),
+    )
+    last = RuleApplication(None, (1, 2), (3,))
     made = {1, 2, 3, 5}
     assert needed([first, both, unused, last], made) == [both, last]
     assert needed([both, last], made) == [both, last]
     assert needed([last], made) == [last]
     # What makes the end in another way does not replace the match that made it.
-    assert needed([first, Match(None, (1,), (2, 3)), last], made)[-1] is last
+    assert needed([first, RuleApplication(None, (1,), (2, 3)), last], made)[-1] is last
 
 
 def test_no_match_of_a_derivation_can_be_left_out() -> None:

@@ -14,7 +14,7 @@ from eqsat import op
 from eqsat.api import load
 from eqsat.cli import main
 from eqsat.errors import ModelError
-from eqsat.explain.origin import ORIGINS, DerivationStep, Folded, Origin, Origins, find, pack, unpack
+from eqsat.explain.origin import ORIGINS, DerivationStep, FoldedConstant, Origin, Origins, find, pack, unpack
 from eqsat.explain.saved_origins import read_origins
 
 STEP = DerivationStep("r", "a.rules:1", "exact", "Relu(Relu(x))", "Relu(x)")
@@ -33,7 +33,7 @@ def test_packed_origins_are_read_back() -> None:
     origins = Origins(
         [
             Origin("a", "Relu", ("a",)),
-            Origin("b \ud800\n", "t.k", ("a", "b"), (STEP, STEP), (Folded("c", ("d", "e")),)),
+            Origin("b \ud800\n", "t.k", ("a", "b"), (STEP, STEP), (FoldedConstant("c", ("d", "e")),)),
             Origin("a", "Relu", ("a",), body="body of `loop`"),
         ],
         {"/layer/Relu": "a"},

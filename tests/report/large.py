@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion
+from eqsat.report.graphs import Graph, GraphComparison, GraphNode, GraphRegion
 from eqsat.report.memory_map import MemoryMap, MemoryRow
 from eqsat.report.summary import KernelRow, Summary
 from eqsat.targets.work import Work
@@ -29,7 +29,7 @@ def large(count: int, seed: int = 0) -> Summary:
     regions = tuple(GraphRegion(f"{nodes[p[0]].target}_{k}", nodes[p[0]].target, p) for k, p in enumerate(pieces))
     unique = tuple(dict.fromkeys(edges))
     covers = tuple((i,) for i in range(count))
-    pair = Comparison(Graph(nodes, unique), Graph(nodes, unique, regions), covers)
+    pair = GraphComparison(Graph(nodes, unique), Graph(nodes, unique, regions), covers)
     rows = tuple(
         KernelRow(n.name, n.op, n.target, f"r{i // 100}", (n.op,), n.cost * rng.uniform(1, 9), work=work)
         for i, n in enumerate(nodes)

@@ -11,18 +11,18 @@ from eqsat.report.summary import (
     GrowthRow,
     HostRow,
     KernelRow,
-    Refusal,
+    RefusalRow,
     RegionRow,
     RuleRow,
-    Saturation,
+    SaturationSummary,
     Summary,
     Totals,
     Verification,
 )
 
-NO_LRN = Refusal("dnnl", "operator not supported by dnnl")
-NO_CEIL = Refusal("dnnl", "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1")
-NO_LRN_EITHER = Refusal("ccompiler", "operator not supported by ccompiler")
+NO_LRN = RefusalRow("dnnl", "operator not supported by dnnl")
+NO_CEIL = RefusalRow("dnnl", "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1")
+NO_LRN_EITHER = RefusalRow("ccompiler", "operator not supported by ccompiler")
 
 SUMMARY = Summary(
     model="net[bold]",
@@ -34,7 +34,7 @@ SUMMARY = Summary(
     bound=0.00299,
     gap=0.0033333,
     stop_reason="time limit",
-    saturation=Saturation(
+    saturation=SaturationSummary(
         iterations=6,
         enodes=12345,
         classes=3456,
@@ -62,7 +62,7 @@ SUMMARY = Summary(
     ),
     host_operators=(
         HostRow("norm<1>", "LRN", 2e-3, (NO_LRN, NO_LRN_EITHER)),
-        HostRow("pool", "MaxPool", 1e-5, (NO_CEIL, Refusal("ccompiler", "cheaper on the host"))),
+        HostRow("pool", "MaxPool", 1e-5, (NO_CEIL, RefusalRow("ccompiler", "cheaper on the host"))),
         HostRow("norm2", "LRN", 1e-3, (NO_LRN, NO_LRN_EITHER)),
     ),
     rules=(

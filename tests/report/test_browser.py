@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import eqsat
-from eqsat.explain.origin import DerivationStep, Folded
+from eqsat.explain.origin import DerivationStep, FoldedConstant
 from eqsat.report.html import to_html
 from eqsat.report.summary import Summary
 from tests.hostile_names import INSTRUCTIONS
@@ -163,7 +163,12 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     node = graphs.after.nodes[1]
     spoiled = tuple(
         dataclasses.replace(
-            node, name=n, op=n, reads=(n,), steps=(DerivationStep(n, n, "exact", n, n),), constants=(Folded(n, (n,)),)
+            node,
+            name=n,
+            op=n,
+            reads=(n,),
+            steps=(DerivationStep(n, n, "exact", n, n),),
+            constants=(FoldedConstant(n, (n,)),),
         )
         for n in INSTRUCTIONS
     )

@@ -7,7 +7,7 @@ import dataclasses
 import eqsat
 from eqsat.report.gap import explain_gap
 from eqsat.report.quantized import OutputError, Quantization
-from eqsat.report.summary import GrowthRow, Saturation, Summary
+from eqsat.report.summary import GrowthRow, SaturationSummary, Summary
 from eqsat.report.table import as_text
 from tests.report.sample import SUMMARY, sample
 
@@ -64,10 +64,10 @@ def test_what_less_noise_may_cost_is_said() -> None:
 
 
 def test_without_a_search_nothing_is_known() -> None:
-    none = sample(saturation=Saturation(0, 0, 0, "time limit"), stop_reason="time limit")
+    none = sample(saturation=SaturationSummary(0, 0, 0, "time limit"), stop_reason="time limit")
     assert "left unchanged (time limit)" in explain_gap(none).meaning
     assert "--time-limit" in explain_gap(none).advice[0]
-    assert explain_gap(sample(saturation=Saturation(0, 0, 0, "size limit"))).advice == ()
+    assert explain_gap(sample(saturation=SaturationSummary(0, 0, 0, "size limit"))).advice == ()
 
 
 def test_in_real_searches() -> None:

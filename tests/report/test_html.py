@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 from eqsat.report.html import to_html
-from eqsat.report.summary import HostRow, Refusal, Verification
+from eqsat.report.summary import HostRow, RefusalRow, Verification
 
 from .sample import SUMMARY, sample
 
@@ -126,11 +126,11 @@ def test_the_bar_of_the_longest_kernel_is_full() -> None:
 
 
 def test_causes_on_the_host_are_grouped_with_both_costs() -> None:
-    stay = Refusal("dnnl", "cheaper on the host", 3e-6)
+    stay = RefusalRow("dnnl", "cheaper on the host", 3e-6)
     rows = (
         *(HostRow(f"r{i}", "Reshape", 1e-6, (stay,)) for i in range(3)),
         HostRow("t", "Transpose", 2e-6, (stay,)),
-        HostRow("c", "Conv", 5e-6, (Refusal("dnnl", "group == 1 is required"),)),
+        HostRow("c", "Conv", 5e-6, (RefusalRow("dnnl", "group == 1 is required"),)),
     )
     found = [[cell.strip() for cell in row] for row in Page(to_html(sample(host_operators=rows))).rows]
     assert ["dnnl", "4", "cheaper on the host", "3 Reshape, 1 Transpose", "5.00 µs", "12.0 µs"] in found

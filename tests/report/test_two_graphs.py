@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import eqsat
 from eqsat.report.cover import shared_costs
 from eqsat.report.drawn_graphs import script_data
-from eqsat.report.graphs import Comparison
+from eqsat.report.graphs import GraphComparison
 from eqsat.report.html import to_html
 from eqsat.rules.listing import texts_of
 from eqsat.rules.reader import read_files
@@ -52,7 +52,7 @@ LOOPED = (
 MODELS = {"norm": NORM, "branches": BRANCHES, "parts": PARTS}
 
 
-def compared(model: str, targets: str | tuple[str, ...] = "dnnl") -> tuple[eqsat.Result, Comparison]:
+def compared(model: str, targets: str | tuple[str, ...] = "dnnl") -> tuple[eqsat.Result, GraphComparison]:
     result = eqsat.optimize(model, targets=targets)
     return result, result.summary.graphs[0]
 

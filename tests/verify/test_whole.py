@@ -11,9 +11,9 @@ from eqsat.model.expression import Tensor
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 from eqsat.search import Search
-from eqsat.verify.oracle import Failed, Undefined, own
+from eqsat.verify.oracle import Failed, UndefinedConversion, own
 from eqsat.verify.programs import Programs
-from eqsat.verify.sides import Noise
+from eqsat.verify.sides import Perturbation
 from eqsat.verify.whole import is_explained, is_put_together, run_input
 
 INT32 = 6
@@ -56,11 +56,11 @@ def test_what_cannot_be_evaluated_is_not_excused() -> None:
 
 def test_the_oracle_tells_them_apart() -> None:
     cast, divide = OpKey("", "Cast"), OpKey("", "Div")
-    with pytest.raises(Undefined, match="a float that the integer type cannot hold"):
+    with pytest.raises(UndefinedConversion, match="a float that the integer type cannot hold"):
         own(cast, make_attrs(cast, {"to": INT32}), [np.array([np.inf], np.float32)], 1)
     with pytest.raises(Failed, match="division by zero") as caught:
         own(divide, (), [np.ones(1, np.int32), np.zeros(1, np.int32)], 1)
-    assert not isinstance(caught.value, Undefined)
+    assert not isinstance(caught.value, UndefinedConversion)
 
 
 def rounded(length: int) -> Tensor:
@@ -80,7 +80,7 @@ def test_steps_that_tiny_changes_take_as_well_are_explained_and_others_are_not()
     (same,), _ = run_input(programs, arrays, own)
     step = 0.05 * 1.7
     for seed in (10, 11, 12):
-        (other,), _ = run_input(programs, arrays, own, noise=Noise(1e-5, seed))
+        (other,), _ = run_input(programs, arrays, own, noise=Perturbation(1e-5, seed))
         assert (np.abs(other - same) > step / 4).mean() > 0.01  # chaos
         assert is_explained(programs, arrays, [other], "real")
         assert not is_explained(programs, arrays, [other + np.float32(2 * step)], "real")
