@@ -60,6 +60,17 @@ def seeded_inputs(model: onnx.ModelProto, count: int, seed: int = 9) -> list[dic
     return [{n: rng.normal(0, 1, s).astype(np.float32) for n, s in shapes.items()} for _ in range(count)]
 
 
+def difference_from_pairs(model: onnx.ModelProto, result: Result, count: int = 2) -> float:
+    """How many steps our run of the program is away from the pairs of a model, computed in floats as they stand."""
+    content = model.SerializeToString()
+    worst = 0.0
+    for feed in seeded_inputs(model, count):
+        ours, pairs = result.run(feed), ort_outputs(content, feed)
+        for name, step in steps(model).items():
+            worst = max(worst, float(np.abs(ours[name].astype(float) - pairs[name]).max()) / step)
+    return worst
+
+
 def greatest_difference(model: onnx.ModelProto, result: Result, count: int = 2) -> float:
     """How many steps the program is away from ONNX Runtime's run of the model.
 

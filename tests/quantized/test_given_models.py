@@ -15,7 +15,8 @@ import pytest
 from benchmarks.models import SHARED
 from eqsat.result import Result
 from eqsat.search import Search
-from tests.quantized.checks import float_arithmetic, greatest_difference
+from tests.quantization.runtime import has_exact_products
+from tests.quantized.checks import difference_from_pairs, float_arithmetic, greatest_difference
 
 TARGETS = ("cpu", "dnnl", "ethos_n, dnnl")
 FILES = sorted(path.name for path in SHARED.glob("*.q*_*.onnx"))
@@ -50,7 +51,12 @@ def test_integers_throughout_and_onnx_runtimes_results(name: str, target: str) -
     result = optimized(name, target)
     assert result.stop_reason == "optimal"
     assert float_arithmetic(result) == []
-    assert greatest_difference(model_of(name), result) <= 1.01
+    if has_exact_products():
+        assert greatest_difference(model_of(name), result) <= 1.01
+    else:
+        # In floats, values on the border of two steps become either; in BERT, layers add up to five.
+        most = 5.01 if name.startswith("bert") else 1.01
+        assert difference_from_pairs(model_of(name.replace(".qop_", ".qdq_")), result) <= most
     assert result.cost < result.baseline_cost or ".qop_" in name
 
 
