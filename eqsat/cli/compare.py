@@ -65,7 +65,7 @@ def compare(
 
     If they differ, inner tensors with the same name are compared as well, and the first in execution order that differs
     is named. The exit code is 0 if all outputs agree, 1 if one differs, and 2 if a model or an input is wrong. Integers
-    of up to 16 bits may differ by one, as rounding does, unless --exact is given.
+    of up to 16 bits may differ by one, also if they are dequantized, as rounding does, unless --exact is given.
     """
     if exact and (rtol or atol):
         raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")

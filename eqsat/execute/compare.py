@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
@@ -95,8 +96,10 @@ def compare(
     arrays = complete_inputs(a, inputs, dims=dims, seed=seed)
     for_b = {renamed[name]: value for name, value in arrays.items()}
 
+    steps = _steps(a)
+
     def differ(name: str, left: Any, right: Any) -> Difference:
-        return compare_values(name, left, right, numerics=numerics, rtol=rtol, atol=atol)
+        return compare_values(name, left, right, numerics=numerics, rtol=rtol, atol=atol, step=steps.get(name, 0.0))
 
     left, right = Executor(a).run(arrays), Executor(b).run(for_b)
     outputs = tuple(differ(name, left[name], right[other]) for name, other in paired.items())
@@ -111,6 +114,22 @@ def compare(
     inner = (differ(name, left[name], right[name]) for name in shared)
     first = next((d for d in inner if not d.agrees), None)
     return Comparison(outputs, first or next(d for d in outputs if not d.agrees), len(shared), seed)
+
+
+def _steps(model: ir.Model) -> dict[str, float]:
+    """The largest step between two values of each tensor that is an integer of up to 16 bits, dequantized."""
+    found: dict[str, float] = {}
+    for node in model.graph:
+        if node.op_type != "DequantizeLinear" or node.domain not in ("", "com.microsoft"):
+            continue
+        quantized, scale, *zero = node.inputs
+        # The zero point is of the same type, also where shapes were not inferred.
+        dtype = next((v.dtype for v in (quantized, *zero) if v is not None and v.dtype is not None), None)
+        if scale is None or scale.const_value is None or dtype is None or dtype.itemsize > 2:
+            continue
+        sizes = np.abs(scale.const_value.numpy().astype(np.float64))
+        found[node.outputs[0].name or ""] = float(sizes.max(initial=0.0))
+    return found
 
 
 def _output_names(model: ir.Model) -> list[str]:

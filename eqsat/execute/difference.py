@@ -69,8 +69,19 @@ def compare_values(
     numerics: Numerics = "real",
     rtol: float | None = None,
     atol: float | None = None,
+    step: float = 0.0,
 ) -> Difference:
-    """Compare two values: arrays, maps, sequences of either, or absent optionals (None)."""
+    """Compare two values: arrays, maps, sequences of either, or absent optionals (None).
+
+    Args:
+        name: Of the tensor.
+        a: What the first model computes.
+        b: What the second one computes.
+        numerics: ``"exact"``: equal to the bit; else within the tolerance of the element type.
+        rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
+        atol: Absolute tolerance, added to that.
+        step: Of dequantized integers, which may differ by one as integers may; 0 of other values.
+    """
     if isinstance(a, dict) and isinstance(b, dict):
         if a.keys() != b.keys():
             return _incomparable(name, f"a map of {sorted(a)[:5]} against one of {sorted(b)[:5]}")
@@ -79,7 +90,7 @@ def compare_values(
         if len(a) != len(b):
             return _incomparable(name, f"a sequence of {len(a)} against one of {len(b)}")
         parts = [
-            compare_values(f"{name}[{i}]", x, y, numerics=numerics, rtol=rtol, atol=atol)
+            compare_values(f"{name}[{i}]", x, y, numerics=numerics, rtol=rtol, atol=atol, step=step)
             for i, (x, y) in enumerate(zip(a, b, strict=True))
         ]
         worst = next((p for p in parts if not p.agrees), None)
@@ -95,7 +106,7 @@ def compare_values(
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return _incomparable(name, f"{_kind(a)} against {_kind(b)}")
-    return _compare_arrays(name, a, b, numerics, *_tolerance(a.dtype, numerics, rtol, atol))
+    return _compare_arrays(name, a, b, numerics, *_tolerance(a.dtype, numerics, rtol, atol, step))
 
 
 def _values(found: dict[Any, Any]) -> np.ndarray:
@@ -104,14 +115,16 @@ def _values(found: dict[Any, Any]) -> np.ndarray:
     return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
-def _tolerance(dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None) -> tuple[float, float]:
+def _tolerance(
+    dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None, step: float
+) -> tuple[float, float]:
     if numerics == "exact" or rtol is not None or atol is not None:
         return rtol or 0.0, atol or 0.0
     if is_integer(dtype):
         return 0.0, _ATOL_QUANTIZED if dtype.itemsize <= 2 else 0.0
     if dtype.kind in "bOUS":
         return 0.0, 0.0
-    return _RTOL.get(dtype.name, _RTOL["float32"] if dtype.itemsize > 2 else _RTOL_TINY), 0.0
+    return _RTOL.get(dtype.name, _RTOL["float32"] if dtype.itemsize > 2 else _RTOL_TINY), step * _ATOL_QUANTIZED
 
 
 def is_integer(dtype: np.dtype) -> bool:

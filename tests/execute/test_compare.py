@@ -125,3 +125,21 @@ def test_inputs_with_a_namesake_are_paired_with_it_and_the_rest_by_position() ->
     first = model("g (float[2] x, float[2] y) => (float[2] z) { z = Sub(x, y) }")
     second = model("g (float[2] y, float[2] x_1) => (float[2] z) { z = Sub(x_1, y) }")
     assert compare(first, second).agrees
+
+
+PAIRS = """
+    g (float[64] x) => (float[64] y) <float s = {0.5}, uint8 z = {3}>
+    { h = OPERATOR q = QuantizeLinear(h, s, z) y = DequantizeLinear(q, s, z) }
+    """
+
+
+def test_dequantized_integers_may_differ_by_one() -> None:
+    one, other, third = (
+        model(PAIRS.replace("h = OPERATOR", f"c = Constant<value_float = {text}>() h = Add(x, c)"))
+        for text in ("0.0", "0.4", "1.2")
+    )
+    found = compare(one, other)
+    assert found.agrees and found.max_abs_error == 0.5
+    assert not compare(one, other, numerics="exact").agrees
+    assert not compare(one, other, atol=0.4).agrees
+    assert not compare(one, third).agrees
