@@ -76,6 +76,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis", "start", "size"), CASES)
 def test_an_assignment_has_one_cost(shape: tuple[int, ...], axis: int, start: int, size: int) -> None:
     x = eqsat.input("x", shape)
@@ -101,6 +102,7 @@ def test_an_assignment_everywhere_is_the_update(spell: Callable[..., Any]) -> No
     assert kinds == {"Relu": 1, "Neg": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spell", SPELLINGS)
 def test_a_detection_head_that_is_decoded_in_place(spell: Callable[..., Any]) -> None:
     """Centres and sizes of boxes are assigned in turn, as in older heads; newer ones join the three parts."""

@@ -149,6 +149,7 @@ def check(mask: str, guard: str, host: str, folder: Path) -> list[str]:
     return [node.op_type for node in result.model.graph]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["cpu", "ort"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_rows_without_a_key(mask: str, host: str, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def check(folder: Path) -> None:
     assert done.returncode == 0 and "PASSED" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_call_of_the_target_computes_it(case: Any, tmp_path: Path) -> None:
     emitted = placed(case, CALL, tmp_path).codegen(tmp_path, name="net", inputs=case[2])
     assert emitted.coverage["er"].called == emitted.coverage["er"].total == 1

@@ -13,6 +13,7 @@ from benchmarks import ort_speed
 from eqsat import op
 
 
+@pytest.mark.slow
 def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = eqsat.input("x", ("batch", 3, 8, 8))
     w = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)

@@ -31,6 +31,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_attributes_vary(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: defaultdict[str, set[object]] = defaultdict(set)

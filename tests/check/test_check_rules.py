@@ -130,6 +130,7 @@ def test_the_command_prints_and_repeats(mine: Path, capsys: pytest.CaptureFixtur
     assert "(5 instances)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_json(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "check", str(mine), "--json"]) == 1
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

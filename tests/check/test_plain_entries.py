@@ -27,6 +27,7 @@ def _said(tmp_path: Path, entry: str) -> list[str]:
     return list(unmatched(read_target_file(file)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "conditions", "culprits"),
     [

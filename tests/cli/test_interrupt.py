@@ -60,6 +60,7 @@ def send(process: subprocess.Popen[bytes], content: bytes) -> None:
     process.stdin = None
 
 
+@pytest.mark.slow
 def test_while_it_loads_in_a_pipe(model: bytes, tmp_path: Path) -> None:
     process = start(tmp_path, subprocess.PIPE)
     # All but the pipe's buffer has been read when this returns.
@@ -70,6 +71,7 @@ def test_while_it_loads_in_a_pipe(model: bytes, tmp_path: Path) -> None:
     require_nothing_new(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [b"loading the model", b"applying rules"])
 def test_on_a_terminal(stage: bytes, model: bytes, tmp_path: Path) -> None:
     """The line of progress says when."""

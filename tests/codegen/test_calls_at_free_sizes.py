@@ -116,6 +116,7 @@ def placed(text: str, graph: ir.Model, folder: Path, *, saved: bool = False) -> 
     return eqsat.load(folder / "model.onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [False, True])
 def test_kernels_receive_their_sizes(saved: bool, tmp_path: Path) -> None:
     found = placed(KERNELS, model(), tmp_path, saved=saved)
@@ -139,6 +140,7 @@ def test_sizes_that_are_bound_later_are_numbers(dims: Mapping[str, int | tuple[i
     assert run(tmp_path).splitlines()[:3] == ["rows 3 6 9 18000000", "tanh 18", "join 3 2 6"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [False, True])
 def test_regions_receive_their_sizes(saved: bool, tmp_path: Path) -> None:
     x, z = eqsat.input("x", ("n", "m")), eqsat.input("z", ("n", "m"))

@@ -40,6 +40,7 @@ def searches(request: pytest.FixtureRequest) -> dict[int, Search]:
     return {depth: Search.of(CHAINS[request.param](depth), time_limit=600) for depth in DEPTHS}
 
 
+@pytest.mark.slow
 def test_enodes_are_linear_in_depth(searches: dict[int, Search]) -> None:
     sizes = {depth: len(search.snapshot.nodes) for depth, search in searches.items()}
     for depth, search in searches.items():

@@ -69,6 +69,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_all_spellings_are_one_kernel(name: str, tmp_path: Path):
     body, spelled = SPELLINGS[name]

@@ -60,6 +60,7 @@ def placed(y: Tensor, body: str, folder: Path) -> tuple[tuple[str, ...], ...]:
     return tuple(region.nodes for region in result.regions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [24, 96], ids=["small", "large"])
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("kernel", DENSE)

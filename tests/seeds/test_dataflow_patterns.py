@@ -127,6 +127,7 @@ def operands(node: ir.Node) -> list[str | None]:
     return [(v.producer().inputs[0] if v.producer() else v).name for v in inputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [SCALE, 0.3])
 def test_attention_with_its_operands_in_order_and_its_scale(scale: float) -> None:
     model = attention_block(scale=scale)

@@ -85,6 +85,7 @@ def test_other_spellings(change: dict[str, str], tmp_path: Path) -> None:
     checked(counting(**change), tmp_path, feeds(9) if "size" in change else feeds(1, 2, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -215,6 +215,7 @@ def test_what_is_constant_is_not_too_new(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_ort(onnx.load(tmp_path / "out.onnx"), feed)[0], wanted[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["main", "body"])
 def test_rules_may_have_another_form_of_what_is_too_new(place: str, tmp_path: Path) -> None:
     """A form that costs more than the operator, which is never chosen."""

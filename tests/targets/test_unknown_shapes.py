@@ -26,6 +26,7 @@ def test_gathering_from_a_tensor_of_unknown_rank(host: str) -> None:
     np.testing.assert_array_equal(result.run(given)["y"], [5.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [{}, {"b": 1}])
 def test_types_that_stay_open_in_what_rules_make(dims: dict[str, int]) -> None:
     # The head of SigLIP as TorchScript exports it (transformers 5.23, weights drawn again): a query that is a constant

@@ -64,6 +64,7 @@ def timed(kernels: list[KernelInfo], text: str, noise: float = 0.0) -> Measured:
 # ---- probes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_probes_have_every_family_that_has_an_entry(kernels: list[KernelInfo]):
     found = {entry_name(k.family) for k in kernels}
     asked = {name for entry in HOST.families for name in entry.names}

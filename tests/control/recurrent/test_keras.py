@@ -109,6 +109,7 @@ def feeds(*sizes: int) -> list[dict[str, np.ndarray]]:
     return [{"x": np.random.default_rng(n).standard_normal((n, T, WIDTH)).astype(np.float32)} for n in sizes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "cell", "gates"), [("GRU", GRU, 3), ("RNN", RNN, 1)])
 def test_layers_of_keras_are_operators_for_any_batch(op: str, cell: str, gates: int, tmp_path: Path) -> None:
     result = checked(layers(cell, gates), tmp_path, feeds(1, 3, 8))
@@ -116,6 +117,7 @@ def test_layers_of_keras_are_operators_for_any_batch(op: str, cell: str, gates: 
     assert kinds.count(op) == 2 and "Loop" not in kinds, kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "cell", "gates"), [("GRU", GRU, 3), ("RNN", RNN, 1)])
 def test_sequences_may_have_any_length(op: str, cell: str, gates: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
