@@ -112,6 +112,7 @@ def run(model: bytes, x: np.ndarray) -> np.ndarray:
     return np.asarray(session.run(None, {"x": x})[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["dnnl", ""])
 @pytest.mark.parametrize("batch", [2, "N"])
 @pytest.mark.parametrize("name", PAIRS)

@@ -86,6 +86,7 @@ def gathered_heads(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 MERGED = [split_columns, sliced_columns, gathered_first, split_first, split_heads, gathered_heads]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [TOKENS, "T"])
 @pytest.mark.parametrize("parts", MERGED, ids=lambda f: f.__name__)
 def test_parts_of_one_product_cost_no_more_than_three_products(parts: Parts, tokens: int | str, tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ def test_layers_with_a_mask_of_an_accelerator_are_parts(tiny: list[bool]) -> Non
     assert len(layers) == 4 and set(rest.cost[rest.node_class == mask].ravel()) == {0.0}, "each layer has a copy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_a_sum_that_is_computed_once_more_changes_no_optimum(block: int, tiny: list[bool]) -> None:
     """The relaxed problem bounds the cost, and its best program is one of the problem."""
