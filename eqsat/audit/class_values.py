@@ -117,9 +117,11 @@ class Values:
             assert array is not None
             return [self._disturbed(_widened(array, constant.type), constant.type, world, stored=True)]
         arguments = [self._argument(c, world) for c in node.children]
-        if node.op == POW and world and (exact := self._argument(node.children[1], 0)) is not None:
+        if node.op == POW and world:
             # Powers of negative numbers have values for whole exponents only.
-            arguments[1] = np.where(exact == np.round(exact), exact, arguments[1])
+            exact, disturbed = self._argument(node.children[1], 0), arguments[1]
+            if exact is not None and disturbed is not None:
+                arguments[1] = np.where(exact == np.round(exact), exact, disturbed)
         kinds = self._types(node)
         if node.composite is None:
             require_defined(node.op, node.attrs, arguments)
