@@ -38,7 +38,7 @@ demo: $(STAMP)  ## optimize ResNet-50 for dnnl + cpu, run it, compare with ONNX 
 test: $(STAMP)  ## the tests, without those that take more than some seconds
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-slow: $(STAMP)  ## those that take more than some seconds; of the cases of each, one in three: make slow ONE_IN=3
+slow: $(STAMP)  ## those that take more than some seconds; of the cases of each, one in four: make slow ONE_IN=4
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'slow and not heavy' --one-in $(ONE_IN)
 
 lint: $(STAMP)  ## ruff and pyright

@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves cases out, the same ones on every run and by every worker. The first one keeps each test in use."""
     share: int = config.getoption("--one-in")
+    if share < 1:
+        raise pytest.UsageError(f"--one-in: a number of 1 or more is required, got {share}")
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     tests: set[str] = set()

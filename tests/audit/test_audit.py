@@ -12,6 +12,7 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.audit.audit_nodes import audit
+from eqsat.audit.class_values import spread
 from eqsat.audit.report import AuditReport
 from eqsat.cli import main
 from eqsat.egraph import demand_tables
@@ -226,3 +227,8 @@ def test_roundings_do_not_turn_whole_exponents_into_others() -> None:
     c = "c = Constant<value = float {2.0}>()\n"
     wrong = "rule wrong : real\n  Pow(x, 2) => Pow(x, 2) * 1.0001\n"
     assert not audit(saturated(model(c + "out = Pow(x, c)"), wrong)).ok
+
+
+def test_roundings_that_decide_whether_there_is_a_number_have_no_bound() -> None:
+    values = np.array([1.0, 2.0, np.nan]), np.array([1.25, np.nan, np.nan]), np.array([1.0, 2.0, np.nan])
+    np.testing.assert_array_equal(spread(values), [0.25, np.inf, 0.25])

@@ -180,10 +180,7 @@ def test_run_as_json_and_in_full(capsys: Capture) -> None:
     [
         (["missing.onnx"], "missing.onnx"),
         (["net.onnx"], "--dim N=1"),
-        (
-            ["net.onnx", "--dim", "N=3", "--dim", "M=3"],
-            "got `M`",
-        ),
+        (["net.onnx", "--dim", "N=3", "--dim", "M=3"], "got `M`"),
         (["net.onnx", "-i", "x=wrong.npy"], "float32"),
         (["net.onnx", "--dim", "N=3", "-o", "no/folder/y.npz"], "no/folder/y.npz"),
     ],

@@ -143,3 +143,19 @@ def test_dequantized_integers_may_differ_by_one() -> None:
     assert not compare(one, other, numerics="exact").agrees
     assert not compare(one, other, atol=0.4).agrees
     assert not compare(one, third).agrees
+
+
+@pytest.mark.parametrize("scales", [[0.01, 9.0], np.inf], ids=["of each channel", "infinite"])
+def test_other_scales_allow_no_step(scales: object) -> None:
+    def added(number: int) -> ir.Model:
+        made = model(
+            """
+            g (uint8[1, 2] x) => (float[1, 2] y) <float[2] s = {1, 1}, uint8[1, 2] c = {0, 0}>
+            { q = Add(x, c) y = DequantizeLinear<axis = 1>(q, s) }
+            """
+        )
+        made.graph.initializers["s"].const_value = ir.tensor(np.float32(scales))
+        made.graph.initializers["c"].const_value = ir.tensor(np.full((1, 2), number, np.uint8))
+        return made
+
+    assert not compare(added(0), added(1), {"x": np.zeros((1, 2), np.uint8)}).agrees
