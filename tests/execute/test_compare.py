@@ -150,7 +150,7 @@ def test_other_scales_allow_no_step(scales: object) -> None:
     def added(number: int) -> ir.Model:
         made = model(
             """
-            g (uint8[1, 2] x) => (float[1, 2] y) <float[2] s = {1, 1}, uint8[1, 2] c = {0, 0}>
+            g (uint8[1, 2] x) => (float[1, 2] y) <float[2] s = {1, 1}, uint8[1, 2] c = {0, 0}, uint8[1, 2] q>
             { q = Add(x, c) y = DequantizeLinear<axis = 1>(q, s) }
             """
         )
