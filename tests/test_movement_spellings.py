@@ -282,3 +282,72 @@ def test_both_spellings_have_one_cost(name: str, host: str) -> None:
     inputs, output, first, second = ONE_COST[name]
     costs = [_optimized(f"g ({inputs}) => ({output}) {{ {body} }}", host=host)[1] for body in (first, second)]
     assert costs[0] == pytest.approx(costs[1], rel=1e-12)
+
+
+# ---- sums by weights -----------------------------------------------------------------------------------------------
+
+WEIGHTS = ", ".join(str(i) for i in range(8))
+"""Of a detector: how far a side of a box is, for each probability of a distribution."""
+
+
+@pytest.mark.parametrize("host", ["cpu", "ort", "c"])
+def test_distances_by_distributions_have_one_spelling(host: str) -> None:
+    first = "r = Reshape(x, s) p = Transpose<perm = [0, 2, 1, 3]>(r) q = Softmax<axis = 1>(p)"
+    last = "r = Reshape(x, s) p = Transpose<perm = [0, 3, 1, 2]>(r) m = Softmax<axis = 3>(p)"
+    found = {
+        _optimized(
+            f"""g (float[2,32,400] x) => (float[2,4,400] y) <int64[4] s = {{2, 4, 8, 400}}, int64[3] t = {{2, 4, 400}},
+            int64[1] a = {{1}}, float[1,8,1,1] w = {{{WEIGHTS}}}> {{ {body} }}""",
+            host=host,
+        )[1]
+        for body in (
+            f"{first} k = Conv(q, w) y = Reshape(k, t)",
+            f"{last} q = Transpose<perm = [0, 3, 2, 1]>(m) k = Conv(q, w) y = Reshape(k, t)",
+            f"{first} k = Mul(q, w) y = ReduceSum<keepdims = 0>(k, a)",
+            f"{last} q = Transpose<perm = [0, 3, 2, 1]>(m) k = Mul(w, q) n = ReduceSum(k, a) y = Reshape(n, t)",
+        )
+    }
+    assert max(found) < 1.001 * min(found)
+
+
+@pytest.mark.parametrize(
+    ("perm", "sizes", "bias"),
+    [
+        ([0, 2, 1, 3], (2, 4, 8, 5), False),
+        ([0, 2, 1, 3], (2, 4, 8, 5), True),
+        ([0, 2, 3, 1], (2, 4, 8, 5), True),
+        ([0, 3, 2, 1], (2, 4, 5, 8), False),
+        ([0, 3, 1, 2], (2, 4, 5, 8), True),
+        ([0, 1, 3, 2], (2, 8, 5, 4), True),
+        ([2, 3, 0, 1], (4, 5, 2, 8), True),
+    ],
+)
+def test_channels_that_a_transposition_brings_forward_are_those_of_a_product(
+    perm: list[int], sizes: tuple[int, ...], bias: bool
+) -> None:
+    back = [perm.index(i) for i in range(4)]
+    result = [3 if perm[1] == i else size for i, size in enumerate(sizes)]
+    body = f"""g (float{list(sizes)} x) => (float{result} y)
+    <float[3,8,1,1] w = {{{WEIGHTS}, {WEIGHTS}, {WEIGHTS}}}, float[3] b = {{1, 2, 3}}> {{
+    t = Transpose<perm = {perm}>(x) k = Conv(t, w{", b" * bias}) y = Transpose<perm = {back}>(k) }}"""
+    found, _ = _optimized(body, host="ort")
+    product = perm[0] == 0 and perm[1] > 1
+    assert (found["MatMul"], found["Conv"]) == (int(product), int(not product)), found
+
+
+@pytest.mark.parametrize("shape", ["8", "1,8", "1,1,8"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_sum_of_rows_by_weights_is_a_product(shape: str, keepdims: int) -> None:
+    body = f"""g (float[5,64,8] x) => (float[5,64{",1" * keepdims}] y) <float[{shape}] w = {{{WEIGHTS}}},
+    int64[1] a = {{2}}> {{ m = Mul(x, w) y = ReduceSum<keepdims = {keepdims}>(m, a) }}"""
+    found, _ = _optimized(body, host="ort")
+    assert found["MatMul"] == 1 and not found["ReduceSum"]
+
+
+def test_other_weights_of_sums_stay() -> None:
+    # One for each row, and some that make the operand larger.
+    for shape, x, y in (("8,1", "4,8,8", "4,8"), ("8,8", "4,8,8", "4,8"), ("8", "4,8,1", "4,8")):
+        numbers = ", ".join([WEIGHTS] * (8 if shape == "8,8" else 1))
+        body = f"""g (float[{x}] x) => (float[{y}] y) <float[{shape}] w = {{{numbers}}}, int64[1] a = {{2}}> {{
+        m = Mul(x, w) y = ReduceSum<keepdims = 0>(m, a) }}"""
+        _optimized(body, host="ort")
