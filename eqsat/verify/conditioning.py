@@ -25,6 +25,22 @@ def shaken_input(programs: Programs, piece: ComparedPiece, sample: Sample, call:
     return run
 
 
+def shaken_steps(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call, lsb: int) -> Perturbed:
+    """The input's side with other integers where floats become them.
+
+    The result may have these integers in another layout, or only inside of a kernel: then what is computed from them is
+    compared, in which a unit is a whole step.
+    """
+
+    def run(delta: float, seed: int) -> Value:
+        try:
+            return run_left(programs, piece, sample, call, {}, Perturbation(delta, seed, lsb=lsb))
+        except Failed:
+            return None
+
+    return run
+
+
 def shaken_result(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call) -> Perturbed:
     """The result's side with changed results of kernels."""
 

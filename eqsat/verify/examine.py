@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.verify import judge_values
-from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_weights
+from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_steps, shaken_weights
 from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import Style
 from eqsat.verify.oracle import EvaluationRefused, Failed, FallbackOracle, Value, own
@@ -28,11 +28,13 @@ class Tolerance:
         strict: Whether none are allowed: all rules that applied are exact.
         lsb: Units of integers of up to 16 bits.
         exact: The rules that applied and are exact.
+        steps: Whether rules applied that change such integers.
     """
 
     strict: bool
     lsb: int
     exact: frozenset[str] = frozenset()
+    steps: bool = False
 
 
 @dataclass
@@ -156,6 +158,7 @@ class Examiner:
             # Where constants of the result cancel, their rounding becomes visible.
             weights = shaken_weights(self.programs, piece, sample, strict=self.tolerance.strict)
             mask = judge_values.without_ill_conditioned(mask, right, left, self._epsilon(piece) / 2, weights)
+        mask = self._without_steps(mask, piece, sample, left, right, wide)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
             mask = judge_values.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
@@ -192,6 +195,7 @@ class Examiner:
             shaken = shaken_result(self.programs, piece, sample, own)
             # The result may be another program over the reals, which rounds other terms than the input.
             mask = judge_values.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
+        mask = self._without_steps(mask, piece, sample, left, right, self.oracle)
         if not mask.any():
             return None
         if self._kernels_differ(piece, sample, right) or (
@@ -199,6 +203,15 @@ class Examiner:
         ):
             return None
         return judge_values.difference(mask, left, right)
+
+    def _without_steps(
+        self, mask: np.ndarray, piece: ComparedPiece, sample: Sample, left: np.ndarray, right: np.ndarray, call: Call
+    ) -> np.ndarray:
+        """The differing elements without those that other integers inside of the piece change as much."""
+        if not self.tolerance.steps or not mask.any():
+            return mask
+        shaken = shaken_steps(self.programs, piece, sample, call, self.tolerance.lsb)
+        return judge_values.without_ill_conditioned(mask, left, right, 0.0, shaken, judge_values.SAFETY_OF_STEPS)
 
     def _by_same_kernels(self, piece: ComparedPiece, sample: Sample) -> ValueDifference | None:
         """The difference where only the order of additions may differ: both sides by eqsat's kernels.

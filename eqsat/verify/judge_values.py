@@ -29,6 +29,8 @@ STRICT = 16
 """Units in the last place of a tensor's largest magnitude, where nothing may change a value."""
 SAFETY = 8.0
 """Largest ratio of an allowed difference to the largest of some random changes."""
+SAFETY_OF_STEPS = 1.001
+"""The same for changes by whole units, of which the largest is known."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def beyond_wide(left: np.ndarray, right: np.ndarray, rtol: float) -> np.ndarray:
 
 
 def without_ill_conditioned(
-    mask: np.ndarray, left: np.ndarray, right: np.ndarray, delta: float, perturbed: Perturbed
+    mask: np.ndarray, left: np.ndarray, right: np.ndarray, delta: float, perturbed: Perturbed, safety: float = SAFETY
 ) -> np.ndarray:
     """The differing elements without those that tiny changes change as much."""
     sensitivity = np.zeros(left.shape)
@@ -122,7 +124,7 @@ def without_ill_conditioned(
         if not isinstance(other, np.ndarray) or other.shape != left.shape:
             return mask
         sensitivity = np.maximum(sensitivity, distance(left, other))
-    return mask & ~(distance(left, right) <= SAFETY * sensitivity)
+    return mask & ~(distance(left, right) <= safety * sensitivity)
 
 
 def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> ValueDifference:

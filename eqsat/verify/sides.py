@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 import ml_dtypes
 import numpy as np
 
 from eqsat.ops.properties import value_inputs
+from eqsat.verify.judge_values import is_integer
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Call, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
@@ -26,11 +28,14 @@ class Perturbation:
         delta: The greatest relative change.
         seed: Of the random numbers.
         rounds: Whether a value changes at least as much as its type rounds, which in 16 bits is more than ``delta``.
+        lsb: Units by which integers of up to 16 bits change where floats become them: all up, all down, or at random.
     """
 
-    def __init__(self, delta: float, seed: int, *, rounds: bool = False) -> None:
+    def __init__(self, delta: float, seed: int, *, rounds: bool = False, lsb: int = 0) -> None:
         self.delta = delta
         self.rounds = rounds
+        self.lsb = lsb
+        self.direction = {0: 1, 1: -1}.get(seed)
         self.rng = np.random.default_rng(seed)
 
     def on(self, value: Value, dtype: np.dtype | None = None) -> Value:
@@ -51,6 +56,15 @@ class Perturbation:
             changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
             return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
 
+    def on_rounded(self, value: Value) -> Value:
+        """The integers that an operator has made of floats, changed by units."""
+        if not self.lsb or not _is_small_integer(value):
+            return value
+        kind = ml_dtypes.iinfo(value.dtype)
+        direction = self.rng.choice((-1, 1), value.shape) if self.direction is None else self.direction
+        changed = value.astype(np.int64) + self.lsb * direction
+        return changed.clip(int(kind.min), int(kind.max)).astype(value.dtype)
+
     def on_constant(self, value: Value, dtype: np.dtype | None = None) -> Value:
         """The value changed as by ``on``, and the largest numbers of its type halved here and there.
 
@@ -64,6 +78,15 @@ class Perturbation:
         if not is_largest.any():
             return changed
         return np.where(is_largest, value * self.rng.choice((0.5, 1.0), value.shape), changed).astype(value.dtype)
+
+
+def _is_small_integer(value: Value) -> TypeGuard[np.ndarray]:
+    """Whether a value has integers of up to 16 bits, which rules may change by units."""
+    return isinstance(value, np.ndarray) and is_integer(value.dtype) and value.dtype.itemsize <= 2
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value, np.ndarray) and (value.dtype.kind == "f" or "float" in value.dtype.name)
 
 
 def _same(value: Value) -> Value:
@@ -118,6 +141,8 @@ def run_left(
             if noise is not None:
                 # Rounding errors arise at each operator, even if those of the inputs cancel.
                 computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
+                if any(_is_float(computed.get(k)) for k in node.operands if k is not None):
+                    computed.update({k: noise.on_rounded(computed[k]) for k in node.results if k in computed})
             if part is piece.before:
                 for k in node.results:
                     values.setdefault(-1 - programs.classes[k], computed.get(k))

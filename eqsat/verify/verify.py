@@ -104,7 +104,8 @@ class Verifier:
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
         exact = frozenset(rule for rule, kind in self.applied.items() if kind == "exact")
         self.oracle = FallbackOracle()
-        self.examiner = Examiner(programs, Tolerance(strict, self.lsb, exact), self.oracle)
+        steps = any(kind == "lsb" for kind in self.applied.values())
+        self.examiner = Examiner(programs, Tolerance(strict, self.lsb, exact, steps), self.oracle)
         approximate = any(kind == "approximate" for kind in self.applied.values())
         pieces = [] if approximate else find_pieces(programs)
         if approximate:
