@@ -10,7 +10,9 @@ Traced models compute the same sizes in each layer, from the tensors of that lay
 for all sizes are one value: what reads one of them reads the first of them instead, so that layers share masks and
 positions that are computed from sizes. Their classes are not united: the class of a size would contain expressions of
 all layers, and would seem to be computed from itself. Neighboring sizes of one tensor, which exporters pick
-one by one and join, are read by one ``Shape`` with a start and an end, of an input of the model where it has them.
+one by one and join, are read by one ``Shape`` with a start and an end, of an input of the model where it has them. A
+single size without a dimension is read in both of the ways in which exporters do: such a ``Shape`` as a view, or an
+element of the whole shape, which other sizes of the tensor share.
 
 This follows the nodes in the model's order, before they are written; signatures are answered once.
 """
@@ -29,7 +31,7 @@ from eqsat.egraph.encode import CHUNK, EncodedNode, Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import Constructor
-from eqsat.egraph.shape_operands import RESHAPE, SHAPE, is_whole, literal_operands
+from eqsat.egraph.shape_operands import GATHER, RESHAPE, SHAPE, is_whole, literal_operands
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.inference.shape_values import dimensions, propagate, sizes_of_shape
@@ -39,6 +41,8 @@ from eqsat.schema.attributes import default_attrs
 from eqsat.schema.size import Size
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
+READERS = (VIEW, ELEMENT) = (Constructor(RESHAPE, 2), Constructor(GATHER, 2))
+"""What reads a single size of a shape."""
 NAME = "known_sizes"
 """In the place of a rule's name."""
 
@@ -65,7 +69,8 @@ class KnownSizes:
         tables: Of the e-graph.
         sizes: By value of the model, an array that has free sizes.
         literals: By node, operands that are other than in the model: their positions and constants.
-        parts: By value, neighboring sizes of an input of the model, or else of an earlier tensor.
+        parts: By value, neighboring sizes of an input of the model, or else of an earlier tensor; one size where the
+            value has no dimension.
     """
 
     tables: Tables
@@ -116,14 +121,14 @@ class KnownSizes:
         result = node.results[0]
         sizes = self.sizes.get(result)
         kind = self.tables.types[types[result] or 0]
-        if sizes is None or sizes.ndim != 1 or kind is None or kind.dtype != ir.DataType.INT64:
+        if sizes is None or sizes.ndim > 1 or kind is None or kind.dtype != ir.DataType.INT64:
             return
         if not self._runs:
             for value in encoding.inputs:
                 self._read_runs(encoding.number[value], types)
         if node.constructor.op == SHAPE and node.operands[0] is not None:
             self._read_runs(node.operands[0], types)
-        found = self._runs.get(_content(sizes))
+        found = self._runs.get(_content(sizes.reshape(-1)))
         if found is not None and (node.constructor.op != SHAPE or found.tensor != node.operands[0]):
             self.parts[result] = found
 
@@ -202,6 +207,11 @@ class KnownSizes:
         return self.sizes.get(operand) if constant is None else self.tables.constants[constant].numpy()
 
 
+def readers(encoding: Encoding) -> Sequence[Constructor]:
+    """The constructors of nodes that are added beside those of the model, which must be declared before."""
+    return READERS if any(c.op == SHAPE for c in encoding.constructors) else ()
+
+
 def write_sizes(engine: Engine, encoding: Encoding, known: KnownSizes, rule: int) -> None:
     """Adds the nodes that read literals, and those that read parts of shapes, to the classes of their results.
 
@@ -232,15 +242,33 @@ def _parts_of_shapes(encoding: Encoding, known: KnownSizes, rule: int) -> Iterat
     if shape is None:
         return
     for result, run in known.parts.items():
-        attrs = {"start": run.start} if run.end is None else {"end": run.end, "start": run.start}
-        args = [integer(known.tables.attrs.id(tuple(attrs.items()))), _operand(run.tensor)]
-        yield from _added(shape, result, args, rule)
+        part = _sizes_of(known, run.tensor, run.start, run.end)
+        if known.sizes[result].ndim:
+            yield from _added(shape, result, part, rule)
+            continue
+        whole = _sizes_of(known, run.tensor, 0, None)
+        for constructor, read, at in ((VIEW, part, []), (ELEMENT, whole, run.start)):
+            index = known.tables.constants.of_array(np.array(at, np.int64), ir.DataType.INT64)
+            number = known.tables.attrs.id(default_attrs(constructor.op))
+            args = [integer(number), call(shape.name, *read), call("Const", integer(index))]
+            yield _made(shape, read, rule)
+            yield from _added(constructor, result, args, rule)
+
+
+def _sizes_of(known: KnownSizes, tensor: int, start: int, end: int | None) -> list[Any]:
+    """The arguments of a ``Shape``."""
+    attrs = {"start": start} if end is None else {"end": end, "start": start}
+    return [integer(known.tables.attrs.id(tuple(attrs.items()))), _operand(tensor)]
 
 
 def _added(constructor: Constructor, result: int, args: list[Any], rule: int) -> Iterator[Any]:
     """An e-node in the class of a value."""
-    yield bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule))
+    yield _made(constructor, args, rule)
     yield bindings.Union(SPAN, call("ref", integer(result)), call(constructor.name, *args))
+
+
+def _made(constructor: Constructor, args: list[Any], rule: int) -> Any:
+    return bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule))
 
 
 def _operand(operand: int | None) -> object:

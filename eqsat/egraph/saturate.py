@@ -29,7 +29,7 @@ from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.joins import Columns
 from eqsat.egraph.known_sizes import NAME as NAME_OF_SIZES
-from eqsat.egraph.known_sizes import write_sizes
+from eqsat.egraph.known_sizes import readers, write_sizes
 from eqsat.egraph.language import PRELUDE, Constructor, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.template import Answer
@@ -144,7 +144,7 @@ class Saturation:
         engine.run_text([*PRELUDE, *declarations(), *magnitudes.declarations()])
         encoder = Encoder(engine, self.tables)
         self.encoding = encoder.number(self.model)
-        for constructor in self.encoding.constructors:
+        for constructor in (*self.encoding.constructors, *readers(self.encoding)):
             vocabulary.add(constructor)
         for constructor in (QUANTIZE, DEQUANTIZE) if self.additions.approximations else ():
             vocabulary.add(constructor)

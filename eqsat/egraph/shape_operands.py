@@ -20,7 +20,7 @@ from eqsat.schema.types import OpKey, TensorType
 
 END = 2**63 - 1
 """After the last element of any axis; the largest int32 where ends are of that type."""
-RESHAPE, EXPAND, SHAPE, SLICE = (OpKey("", name) for name in ("Reshape", "Expand", "Shape", "Slice"))
+RESHAPE, EXPAND, SHAPE, SLICE, GATHER = (OpKey("", name) for name in ("Reshape", "Expand", "Shape", "Slice", "Gather"))
 
 
 def shape_operand(op: OpKey, wanted: Sequence[object], operand: TensorType | None) -> list[int] | None:

@@ -129,3 +129,29 @@ def test_ends_of_slices_are_counted_from_the_end_only_where_there_are_so_many_el
         assert literal(n + 2, n) == {1: [END], 2: [END]}
         assert literal(n - 4, n) == {}
         assert literal(0, 2 * n) == {}
+
+
+@pytest.mark.parametrize("host", ["cpu", "ort", "c"])
+def test_a_single_size_costs_the_same_however_it_is_read(host: str) -> None:
+    """Exporters pick an element of the whole shape, or read a part and drop its dimension."""
+    spellings = (
+        "s = Shape(x) n = Gather(s, i) t = Shape(w) m = Gather(t, i)",
+        "s = Shape<start = 1, end = 2>(x) n = Squeeze(s, zero) t = Shape<start = 1, end = 2>(w) m = Squeeze(t, zero)",
+        "s = Shape(x) p = Slice(s, one, two) n = Squeeze(p) t = Shape<start = -1>(w) m = Reshape(t, none)",
+    )
+    costs = []
+    for sizes in spellings:
+        model = onnx.parser.parse_model(
+            HEAD
+            + f"""(float[N, M] x, float[N, K] w) => (float[N, L] y)
+            <int64 i = {{1}}, int64 nought = {{0}}, int64[1] zero = {{0}}, int64[1] one = {{1}}, int64[1] two = {{2}},
+            int64[0] none = {{}}> {{
+            {sizes} a = Add(n, m) r = Range(nought, a, i) f = Cast<to = 1>(r)
+            c = Concat<axis = 1>(x, w) y = Mul(c, f) }}"""
+        )
+        result = eqsat.optimize(model, host=host, dims={"N": (1, 8, 4), "M": (1, 64, 6), "K": (1, 64, 5)})
+        costs.append(result.cost)
+        for n, m, k in ((1, 1, 1), (3, 2, 7), (2, 9, 1)):
+            feeds = {"x": np.ones((n, m), np.float32), "w": np.full((n, k), 2, np.float32)}
+            np.testing.assert_array_equal(result.run(feeds)["y"], run_ort(model, feeds)[0])
+    assert max(costs) < (1 + 1e-9) * min(costs)
