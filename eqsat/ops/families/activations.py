@@ -13,7 +13,7 @@ from eqsat.ops.checks import attributes, movement
 from eqsat.ops.families.unary import erf, of_one
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.need_by_shapes import need_broadcasting
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import Attributes, in_blocks, in_single
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -36,6 +36,7 @@ def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return np.maximum(x, x.dtype.type(0))
 
 
+@in_blocks
 @in_single
 def leaky_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha x``."""
@@ -52,12 +53,14 @@ def prelu_by_channel(attrs: Attributes, x: np.ndarray, slope: np.ndarray) -> np.
     return prelu(attrs, x, slope.reshape(-1, *(1,) * max(x.ndim - 2, 0)) if slope.size > 1 else slope)
 
 
+@in_blocks
 @in_single
 def elu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha (exp(x) - 1)``."""
     return np.where(x < 0, x.dtype.type(attrs["alpha"]) * np.expm1(np.minimum(x, 0)), x)
 
 
+@in_blocks
 @in_single
 def celu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``."""
@@ -65,6 +68,7 @@ def celu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0) / alpha), x)
 
 
+@in_blocks
 @in_single
 def selu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The self-normalising ELU (Klambauer et al., 2017)."""
@@ -79,48 +83,56 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.reciprocal(y)
 
 
+@in_blocks
 @in_single
 def hard_sigmoid(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``alpha x + beta``, between 0 and 1."""
     return np.clip(x * x.dtype.type(attrs["alpha"]) + x.dtype.type(attrs["beta"]), 0, 1)
 
 
+@in_blocks
 @in_single
 def hard_swish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the hard sigmoid ``x / 6 + 1 / 2``, whose sixth is an attribute and therefore a float32."""
     return x * np.clip(x * x.dtype.type(np.float32(1 / 6)) + x.dtype.type(0.5), 0, 1)
 
 
+@in_blocks
 @in_single
 def swish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the sigmoid of ``alpha x``."""
     return x * sigmoid(x * x.dtype.type(attrs["alpha"]))
 
 
+@in_blocks
 @in_single
 def softplus(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``log(1 + exp(x))``."""
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
+@in_blocks
 @in_single
 def mish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x tanh(softplus(x))``."""
     return x * np.tanh(softplus(attrs, x))
 
 
+@in_blocks
 @in_single
 def softsign(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x / (1 + |x|)``."""
     return x / (1 + np.abs(x))
 
 
+@in_blocks
 @in_single
 def thresholded_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where above alpha, else 0."""
     return np.where(x > x.dtype.type(attrs["alpha"]), x, x.dtype.type(0))
 
 
+@in_blocks
 @in_single
 def shrink(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Moves ``x`` towards zero by the bias, to zero within lambda."""
@@ -142,6 +154,7 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return x * sigmoid(inner)
 
 
+@in_blocks
 @in_single
 def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """GELU, exact or approximated by tanh."""

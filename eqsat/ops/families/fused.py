@@ -8,7 +8,7 @@ import onnx_ir as ir
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
 from eqsat.ops.definition import Types
-from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
+from eqsat.ops.families.activations import ENDINGS, gelu, gelu_kernel, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
 from eqsat.ops.families.matmul import gemm, matmul
@@ -20,7 +20,7 @@ from eqsat.ops.families.unary import of_one
 from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
+from eqsat.ops.numpy_kernel import Attributes, Fallback, in_blocks, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.sampling import fused
@@ -35,15 +35,16 @@ _Optional = np.ndarray | None
 @in_single
 def bias_gelu(attrs: Attributes, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """The exact GELU of ``x + bias``."""
-    return gelu(x + bias)
+    return gelu_kernel({"approximate": "none"}, x + bias)
 
 
 @in_single
 def fast_gelu(attrs: Attributes, x: np.ndarray, bias: _Optional = None) -> np.ndarray:
     """GELU by tanh, of ``x + bias``."""
-    return gelu_tanh(x if bias is None else x + bias)
+    return gelu_kernel({"approximate": "tanh"}, x if bias is None else x + bias)
 
 
+@in_blocks
 @in_single
 def quick_gelu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the sigmoid of ``alpha x``."""

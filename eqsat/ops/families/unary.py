@@ -11,7 +11,7 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
-from eqsat.ops.numpy_kernel import Attributes, Function, in_single
+from eqsat.ops.numpy_kernel import Attributes, Function, in_blocks, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -31,8 +31,9 @@ from eqsat.ops.traits import (
 
 
 def of_one(function: Callable[[np.ndarray], np.ndarray]) -> Function:
-    """A kernel that is a numpy function of one operand whose result has the operand's type."""
+    """A kernel that is a numpy function of the elements of one operand."""
 
+    @in_blocks
     @in_single
     def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         return function(x)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from eqsat.ops.numpy_kernel import BLOCK
 from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, expected, run_ours, run_reference, values
 
@@ -160,3 +161,17 @@ def test_prelu_slopes():
     for shape in ((), (1,), (5,), (3, 1, 1), (1, 3, 4, 5), (2, 3, 4, 5)):
         check("PRelu", [x, values(rng, shape, np.float32)], rtol=1e-6)
     check("PRelu", [x, values(rng, (3, 1, 1), np.float32)], judge=run_reference)
+
+
+ACTIVATIONS = ["Elu", "Celu", "Selu", "LeakyRelu", "HardSigmoid", "Swish", "ThresholdedRelu", "Shrink", "Gelu"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", [*FUNCTIONS, *ACTIVATIONS, "IsNaN", "IsInf"])
+def test_large_arrays_are_computed_in_blocks(name: str, dtype: type) -> None:
+    """Every element is what it is in a small array, to the bit; the last block is not full, and strides may be any."""
+    op = OpKey("", name)
+    x = np.random.default_rng(3).uniform(*RANGES.get(name, (-6, 6)), (3, BLOCK - 7)).astype(dtype).T
+    (whole,) = run_ours(op, {}, [x])
+    rows = [run_ours(op, {}, [x[start : start + 5000]])[0] for start in range(0, len(x), 5000)]
+    np.testing.assert_array_equal(whole, np.concatenate(rows), strict=True)
