@@ -71,6 +71,11 @@ def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:
         yield values
 
 
+def smallest_unlike(sizes: FreeSizes) -> dict[str, int]:
+    """Small values of which no two are equal and none is 1, as far as ranges allow it."""
+    return fitting(sizes, {name: size.nearest(2 + i) for i, (name, size) in enumerate(sizes.items())})
+
+
 def _roots(sizes: FreeSizes, values: Mapping[str, int]) -> dict[str, int]:
     return {name: values[name] for name, size in sizes.items() if not size.follows and name in values}
 

@@ -47,6 +47,9 @@ ELEMENT_WORK = 16
 NODE_WORK = 20_000
 """Work of calling an operator."""
 
+_Operands = tuple[OpKey, Attrs, Sequence[int | None], Sequence[int | None]]
+"""An operator, and the classes that it reads and writes."""
+
 
 @dataclass
 class Programs:
@@ -155,9 +158,12 @@ class Programs:
 
     def type(self, eclass: int) -> TensorType | None:
         """Type of a class, or of a value inside a composite."""
+        return self._type_at(eclass, self.sizes)
+
+    def _type_at(self, eclass: int, sizes: Mapping[str, int]) -> TensorType | None:
         types = self.snapshot.types
         kind = types[eclass] if eclass < len(types) else self.flat.types.get(eclass)
-        return None if kind is None else at_sizes(kind, self.sizes)
+        return None if kind is None else at_sizes(kind, sizes)
 
     # ---- the result -------------------------------------------------------------------------------
 
@@ -257,33 +263,48 @@ class Programs:
 
     def work(self, index: int) -> int:
         """Work of an operator of the input: MACs and elements written."""
-        node = self.nodes[index]
-        return self._work_of(
-            -1 - index,
-            node.constructor.op,
-            node.attrs,
-            [None if o is None else self.classes[o] for o in node.operands],
-            [self.classes[k] for k in node.results],
-        )
+        key = -1 - index
+        if key not in self._work:
+            self._work[key] = self._work_at(*self._node_operands(index), self.sizes)
+        return self._work[key]
 
     def kernel_work(self, index: int) -> int:
         """Work of an operator of the result."""
-        kernel = self.kernels[index]
-        return self._work_of(index, kernel.op, kernel.attrs, kernel.inputs, kernel.outputs)
+        if index not in self._work:
+            self._work[index] = self._work_at(*self._kernel_operands(index), self.sizes)
+        return self._work[index]
 
-    def _work_of(
-        self, key: int, op: OpKey, attrs: Attrs, inputs: Sequence[int | None], outputs: Sequence[int | None]
+    def network_work(self, sizes: Mapping[str, int]) -> int:
+        """Work of the input and of the result at some values of symbols."""
+        of_input = (self._work_at(*self._node_operands(i), sizes) for i in range(len(self.nodes)))
+        of_result = (self._work_at(*self._kernel_operands(i), sizes) for i in range(len(self.kernels)))
+        return sum(of_input) + sum(of_result)
+
+    def _node_operands(self, index: int) -> _Operands:
+        node = self.nodes[index]
+        read = [None if o is None else self.classes[o] for o in node.operands]
+        return node.constructor.op, node.attrs, read, [self.classes[k] for k in node.results]
+
+    def _kernel_operands(self, index: int) -> _Operands:
+        kernel = self.kernels[index]
+        return kernel.op, kernel.attrs, kernel.inputs, kernel.outputs
+
+    def _work_at(
+        self,
+        op: OpKey,
+        attrs: Attrs,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        sizes: Mapping[str, int],
     ) -> int:
-        if key not in self._work:
-            read = [None if c is None else self.type(c) for c in inputs]
-            written = [None if c is None else self.type(c) for c in outputs]
-            try:
-                count = macs(op, attrs, read, written)
-            except EqsatError:
-                count = 0
-            elements = sum((t.elements or 0) for t in written if t is not None)
-            self._work[key] = count + ELEMENT_WORK * elements + NODE_WORK
-        return self._work[key]
+        read = [None if c is None else self._type_at(c, sizes) for c in inputs]
+        written = [None if c is None else self._type_at(c, sizes) for c in outputs]
+        try:
+            count = macs(op, attrs, read, written)
+        except EqsatError:
+            count = 0
+        elements = sum((t.elements or 0) for t in written if t is not None)
+        return count + ELEMENT_WORK * elements + NODE_WORK
 
 
 def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:

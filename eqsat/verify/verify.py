@@ -22,7 +22,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.chosen_sizes import equated, samples, typical
+from eqsat.schema.chosen_sizes import equated, samples, smallest_unlike, typical
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.verify import judge_values
 from eqsat.verify.blame import error_of
@@ -40,7 +40,9 @@ from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, Undeci
 from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, run_input, run_result
 
 MOST_WORK = 40_000_000_000
-"""MACs up to which a network is executed as a whole."""
+"""Work up to which a network is executed as a whole at one choice of its free sizes."""
+WORK_OF_ALL_SIZES = 100_000_000_000
+"""The same at all sizes together: a batch of 32 takes 32 times as long as a batch of 1."""
 PIECES_WORK = 30_000_000
 """Work on pieces of any network; each of its operators adds the following amount."""
 WORK_OF_NODE = 700_000
@@ -110,10 +112,7 @@ class Verifier:
         pieces = [] if approximate else find_pieces(programs)
         if approximate:
             self._skip("rules of class approximate applied")
-        work = sum(map(programs.work, range(len(programs.nodes)))) + sum(
-            map(programs.kernel_work, range(len(programs.kernels)))
-        )
-        found = self._whole(work, pieces)
+        found = self._whole(pieces)
         executed = self._pieces(pieces)
         return Verification(
             agrees=True if found is not None or executed else None,
@@ -135,12 +134,9 @@ class Verifier:
 
     # ---- the whole --------------------------------------------------------------------------------
 
-    def _whole(self, work: int, pieces: Sequence[ComparedPiece]) -> list[Difference] | None:
+    def _whole(self, pieces: Sequence[ComparedPiece]) -> list[Difference] | None:
         """How the outputs differ; None where the network cannot be executed."""
         self.natural: dict[int, Value] = {}
-        if work > MOST_WORK:
-            self._skip(f"the network as a whole: its work of {work:.2g} is beyond the budget of {MOST_WORK:.2g}")
-            return None
         reason = self.programs.obstacle_to_comparing()
         if reason:
             self._skip(f"the network as a whole: {reason}")
@@ -148,7 +144,19 @@ class Verifier:
         found: list[Difference] = []
         natural: dict[int, Value] = {}
         executed_at: list[Mapping[str, int]] = []
-        for sizes in samples(self.sizes):
+        left = WORK_OF_ALL_SIZES
+        waiting = [*samples(self.sizes)]
+        for sizes in waiting:
+            work = self.programs.network_work(sizes)
+            budget = min(left, WORK_OF_ALL_SIZES if executed_at else MOST_WORK)
+            if work > budget:
+                of = f"{budget:.2g} that are left of the budget" if executed_at else f"budget of {budget:.2g}"
+                what = f"its work of {work:.2g} is beyond the {of}"
+                self._skip(f"the network as a whole{_at(sizes)}: {what}")
+                if len(executed_at) < 2 and (small := smallest_unlike(self.sizes)) not in waiting:
+                    waiting.append(small)
+                continue
+            left -= work
             if self.guard.is_over():
                 self._skip(f"the network as a whole{_at(sizes)}: {LATE}")
                 continue

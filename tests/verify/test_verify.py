@@ -14,6 +14,7 @@ from eqsat import op
 from eqsat.egraph.limits import LastGuard
 from eqsat.errors import VerificationError
 from eqsat.search import Search
+from eqsat.verify import verify
 
 LAYERS = 8
 
@@ -172,3 +173,28 @@ def test_constants_that_the_input_computes_may_be_rounded(seed: int) -> None:
     y = op.Conv(eqsat.input("x", (1, 16, 16, 16)), weights, np.ones(16, np.float32), pads=[1, 1, 1, 1])
     seen = eqsat.optimize(eqsat.graph(op.Relu(y)), host="ort").summary.verification
     assert seen is not None and seen.agrees
+
+
+def test_large_sizes_are_left_out_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = eqsat.input("x", ("n", 4096))
+    model = eqsat.graph(
+        op.Relu(op.MatMul(x, np.ones((4096, 64), np.float32)))
+    )  # its work: 0.3 million an n, 40,000 a node
+
+    def seen() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = eqsat.optimize(model).summary.verification
+        assert found is not None
+        return tuple(text.rpartition(" at ")[2] for text in found.samples if " at " in text), found.skipped
+
+    at, skipped = seen()
+    assert at == ("n = 1", "n = 7", "n = 32") and not skipped
+    monkeypatch.setattr(verify, "WORK_OF_ALL_SIZES", 5_000_000)
+    at, skipped = seen()
+    assert at == ("n = 1", "n = 7")
+    assert [text.partition(":")[0] for text in skipped] == ["the network as a whole at n = 32"]
+    monkeypatch.setattr(verify, "WORK_OF_ALL_SIZES", 3_000_000)
+    at, skipped = seen()
+    assert at == ("n = 1", "n = 2") and len(skipped) == 2 and "left of the budget" in skipped[0]
+    monkeypatch.setattr(verify, "MOST_WORK", 100_000)
+    at, skipped = seen()
+    assert at == () and len(skipped) == 4 and "the budget of 1e+05" in skipped[0]
