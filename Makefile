@@ -10,7 +10,6 @@ JOBS   ?= 2
 N      ?= 1000
 PYTHONS ?= python3.11 python3.12 python3.13
 START  ?= 0
-ONE_IN ?= 1
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -35,9 +34,12 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## optimize ResNet-50 for dnnl + cpu, run it, compare with ONNX Runtime
 	$(BIN)/python -m benchmarks.demo
 
-test: $(STAMP)  ## the tests, without those that take more than some seconds
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# ONE_IN=N: of the cases of each test the first and about one in N, always the same ones.
+test: ONE_IN ?= 6
+test: $(STAMP)  ## the tests of less than some seconds; of the cases of each, one in six; all: make test ONE_IN=1
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --one-in $(ONE_IN)
 
+slow: ONE_IN ?= 1
 slow: $(STAMP)  ## those that take more than some seconds; of the cases of each, one in four: make slow ONE_IN=4
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'slow and not heavy' --one-in $(ONE_IN)
 

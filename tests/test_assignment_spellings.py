@@ -85,6 +85,7 @@ def test_an_assignment_has_one_cost(shape: tuple[int, ...], axis: int, start: in
     assert max(costs) <= costs[-1] * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize(("shape", "axis", "start", "size"), CASES)
 def test_what_was_assigned_is_read_back(

@@ -72,6 +72,7 @@ def test_a_wrong_rule_by_which_a_target_prepares_models_is_refused(tmp_path: Pat
         eqsat.optimize(_model(), targets=[_target(tmp_path, WRONG)])
 
 
+@pytest.mark.slow
 def test_a_result_is_executed_against_the_model_as_it_was_given(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="output") as error:
         eqsat.optimize(_model(), rules=[_rules(tmp_path, WRONG_ANNOTATION)], trust=True)
@@ -80,6 +81,7 @@ def test_a_result_is_executed_against_the_model_as_it_was_given(tmp_path: Path) 
         eqsat.optimize(_model(), targets=[_target(tmp_path, WRONG)], trust=True)
 
 
+@pytest.mark.slow
 def test_only_inputs_beyond_the_usual_show_some_differences(tmp_path: Path) -> None:
     rules = _rules(tmp_path, "rule caps : exact\n    Relu(x)  =>  StopFusion(Clip(x, 0.0, 20.0))\n")
     x = eqsat.input("x", (64,))
@@ -136,6 +138,7 @@ def test_bodies_of_control_flow_are_prepared_and_executed_as_well(tmp_path: Path
     assert eqsat.compare(source, result.model).agrees
 
 
+@pytest.mark.slow
 def test_files_for_egglog_are_said_to_be_unchecked(tmp_path: Path) -> None:
     file = tmp_path / "own.egg"
     file.write_text("(relation seen (i64))\n", "utf-8")

@@ -36,6 +36,7 @@ def _out() -> None:
         net(np.ones(2, np.float32), out=np.ones(3, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "hint"),
     [

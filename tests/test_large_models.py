@@ -142,6 +142,7 @@ def test_a_fixed_point_is_reached_some_rounds_at_a_time() -> None:
     assert not engine.step("r", saturate=True)
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_searched_without_recursion_and_in_few_steps() -> None:
     length = 3000
     lines = [f"t{i} = {'Relu' if i % 2 else 'Tanh'} ({f't{i - 1}' if i else 'x'})" for i in range(length)]

@@ -26,6 +26,7 @@ def printed(program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "symbols"), [("2", False), ("N", True)])
 def test_sympy_is_imported_for_open_sizes_only(size: str, symbols: bool) -> None:
     program = f"""{MODEL}
@@ -73,6 +74,7 @@ def test_a_collector_that_is_off_stays_off() -> None:
     assert printed("import gc; gc.disable()\nimport eqsat; eqsat.optimize\nprint(gc.isenabled())") == ["False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["import sympy", "import onnx_ir"])
 def test_libraries_that_are_there_already_stay_as_they_are(first: str) -> None:
     program = f"""

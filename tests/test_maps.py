@@ -70,6 +70,7 @@ def _same(a: Any, b: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [[3, 1, 2], ["a", "c", "b"]], ids=["numbers", "strings"])
 @pytest.mark.parametrize("name", ["out.onnx", "out.onnxtxt", "out.json"])
 @pytest.mark.parametrize("flat", [False, True])

@@ -283,6 +283,7 @@ def test_attention_of_three_dimensions(mask: str) -> None:
     assert _kinds(model, verify=False)["Attention"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["none", "for each query", "causal", "an input"])
 @pytest.mark.parametrize("batch", [2, "N"])
 def test_queries_may_share_one_head(mask: str, batch: int | str) -> None:

@@ -94,6 +94,7 @@ STEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel, pads, strides", [(3, [1, 1, 1, 1], [1, 1]), (1, [0, 0, 0, 0], [1, 1]), (3, [1, 0, 2, 1], [2, 1])]
 )

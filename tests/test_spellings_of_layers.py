@@ -45,6 +45,7 @@ def _agrees(source: onnx.ModelProto, result: eqsat.Result) -> None:
 # ---- a dense layer ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("transposed", [0, 1])

@@ -107,6 +107,7 @@ def _assert_equal(got: list, wanted: list) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _BODIES)
 def test_every_stage(name: str, tmp_path: Path) -> None:
     model = _model(_BODIES[name])
@@ -126,6 +127,7 @@ def test_every_stage(name: str, tmp_path: Path) -> None:
             result.report(tmp_path / f"{objective}.{suffix}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in _BODIES if n != "shape"])
 def test_no_accelerator_takes_strings_and_c_refuses_them(name: str, tmp_path: Path) -> None:
     model = _model(_BODIES[name])

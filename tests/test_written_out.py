@@ -184,6 +184,7 @@ def test_what_is_alike_keeps_its_values(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN)
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_one_operator(name: str, dtype: str, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def _step(rng: np.random.Generator, a: Any, b: Any, shape: tuple[int | str, ...]
     return made[int(rng.integers(0, len(made)))]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(s, marks=pytest.mark.heavy) for s in range(12, 20))])
 def test_random_graphs(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)

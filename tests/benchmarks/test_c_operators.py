@@ -87,6 +87,7 @@ def test_kept_settings_are_the_same(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_own_settings_are_models():
     settings = [*own(), *typed(), *odd(), *quantized()]
     assert len({s.what for s in settings}) > 50
@@ -95,6 +96,7 @@ def test_own_settings_are_models():
         assert all(y.shape is not None and y.dtype is not None for y in loaded.graph.outputs), setting.shapes
 
 
+@pytest.mark.slow
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "rows.json"
     arguments = [str(_file(tmp_path)), "--share", "0", "--only", "Softmax", "CumSum", "--repeat", "1"]

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
 import eqsat
 from benchmarks import equivalence
 from eqsat import op
 
 
+@pytest.mark.slow
 def test_own_results_are_proven(tmp_path: Path) -> None:
     x = eqsat.input("x", ("batch", 4))
     w = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)

@@ -29,6 +29,7 @@ def test_all_are_found(path: Path, host: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5 * float(np.abs(a).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "network",
     ["sdpa", *(pytest.param(name, marks=pytest.mark.slow) for name in ("eager", "module", "gqa_rope", "cross_cache"))],

@@ -56,6 +56,7 @@ def test_where_a_rule_fails(text: str, where: str) -> None:
     assert (found.verdict, found.where) == ("refuted", f"only where {where}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,12 +74,14 @@ def test_a_rule_that_is_wrong_everywhere_gets_no_such_statement() -> None:
     assert (found.verdict, found.where) == ("refuted", "")
 
 
+@pytest.mark.slow
 def test_the_condition_that_cannot_be_met_is_named() -> None:
     found = check("rule r : exact\n    Relu(x)  =>  x\n    where x.rank > 12")
     assert found.verdict == "undecided"
     assert "no instance was found in 4,000 attempts: the condition `x.rank > 12` (<text>:3:11)" in found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "note"),
     [

@@ -58,6 +58,7 @@ def test_a_wrong_rule_is_refused_with_its_counterexample(model: ir.Model, tmp_pa
     assert [node.op_type for node in result.model.graph] == ["Relu"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_was_not_executed_is_named(model: ir.Model) -> None:
     result = eqsat.optimize(model, rules=read_text(SILENT + RIGHT).rules, default_rules=False)
     (note,) = (note for note in result.summary.notes if "not checked" in note)

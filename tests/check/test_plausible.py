@@ -20,6 +20,7 @@ WRONG = [
 TRUE = [rule for name in ("true", "asked_true", "jumps_true") for rule in read_file(HERE / f"{name}.rules").rules]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", WRONG, ids=lambda rule: rule.name)
 def test_wrong_rules_are_refuted(rule: Rule) -> None:
     outcome = check_rule(rule, instances=40, pointed=True)

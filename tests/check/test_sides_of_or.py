@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from eqsat.check.lints import silent
 from eqsat.check.rule import check_rule
 from eqsat.rules.reader import read_text
@@ -16,6 +18,7 @@ RANKS = """rule r : exact
 """
 
 
+@pytest.mark.slow
 def test_a_side_that_was_not_tried_is_named() -> None:
     (rule,) = read_text(POOL, "my.rules").rules
     outcome = check_rule(rule, instances=40, pointed=True)

@@ -80,6 +80,7 @@ def test_a_counterexample_says_it_all() -> None:
     assert body[3] == "    _relu1 = Abs(x)"
 
 
+@pytest.mark.slow
 def test_a_right_rule_passes_under_its_class_alone() -> None:
     """The same rule: true over the reals, not to the bit."""
     text = "rule r : {}\n    (x + y) + z  =>  x + (y + z)\n    where x.dtype in floats"

@@ -32,6 +32,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_table_without_writing(capsys: Capture) -> None:
     assert main(["targets", "calibrate"]) == 0
     out, err = capsys.readouterr()
@@ -57,6 +58,7 @@ def test_a_file_for_everything_else(capsys: Capture) -> None:
     assert [p.name for p in Path().iterdir()] == ["mine.target"]
 
 
+@pytest.mark.slow
 def test_json(capsys: Capture) -> None:
     assert main(["targets", "calibrate", "c", "--json", "-o", "mine.target"]) == 0
     found = json.loads(capsys.readouterr().out)

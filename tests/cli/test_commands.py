@@ -102,6 +102,7 @@ def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> No
     assert Path("out.onnx").exists()
 
 
+@pytest.mark.slow
 def test_rules_are_added_or_replace_the_shipped_ones(capsys: Capture) -> None:
     Path("mine.rules").write_text("rule mine : real\n    (x + y) * (x - y)  =>  x * x - y * y\n", "utf-8")
 

@@ -105,6 +105,7 @@ def test_on_a_terminal(number: int, model: Path, tmp_path: Path) -> None:
         assert "\\x1b[2J[red] for" in left
 
 
+@pytest.mark.slow
 def test_in_an_encoding_without_these_characters(model: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     command = [sys.executable, "-m", "eqsat", "run", str(model)]
@@ -133,6 +134,7 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
+@pytest.mark.slow
 def test_the_page_has_the_same_elements_whatever_names_are(model: Path, tmp_path: Path) -> None:
     from eqsat.report.html import to_html
     from tests.report.sample import sample

@@ -67,6 +67,7 @@ def test_the_chain_of_rules_is_printed(files: dict[str, str], capsys: pytest.Cap
     assert "trust     1 rule; weakest proof: proven for all shapes and values (relu_twice)" in said
 
 
+@pytest.mark.slow
 def test_the_weakest_rule_of_the_chain_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

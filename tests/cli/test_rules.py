@@ -82,6 +82,7 @@ def test_list_on_a_model(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "new e-nodes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_gain_of_each_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A rule whose results another one reaches as well gains nothing."""
     x, model, rules = eqsat.input("x", (256, 256)), tmp_path / "m.onnx", tmp_path / "r.rules"
@@ -136,6 +137,7 @@ def test_show_gives_the_text_with_its_comments(mine: Path, capsys: pytest.Captur
     )
 
 
+@pytest.mark.slow
 def test_show_of_an_unknown_rule_proposes_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "show", "duble"]) == 1
     assert "did you mean `double`" in capsys.readouterr().err

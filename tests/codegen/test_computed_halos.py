@@ -126,6 +126,7 @@ def _check(model: onnx.ModelProto, **how: Any) -> None:
             np.testing.assert_array_equal(found[output.name], expected, f"{output.name}, {seed}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_zero_points_that_are_pieces(source: str, piece: str) -> None:

@@ -79,6 +79,7 @@ def _drawn(equation: str, rng: np.random.Generator, dtype: type = np.float32) ->
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("equation", PRODUCTS)
 def test_two_operands_are_a_matrix_product(equation: str):
     arrays = _drawn(equation, np.random.default_rng(1))
@@ -93,6 +94,7 @@ def test_other_equations_are_loops(equation: str):
     assert "Einstein summation" in _families(equation, _drawn(equation, np.random.default_rng(2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("equation", IN_PAIRS)
 def test_operands_are_taken_two_by_two(equation: str):
     arrays = _drawn(equation, np.random.default_rng(5))
@@ -142,6 +144,7 @@ def test_random_equations(seed: int):
     _families(equation, _drawn(equation, rng), [None, 0, 1][seed % 3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_random_equations_of_many_operands(seed: int):
     rng = np.random.default_rng(100 + seed)

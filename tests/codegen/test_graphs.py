@@ -36,6 +36,7 @@ def check(seed: int, isas: tuple[Isa, ...] | None, flags: tuple[str, ...] = ()) 
     assert plan.size <= 1.05 * plan.bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_native(seed: int) -> None:
     check(seed, None)

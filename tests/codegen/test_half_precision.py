@@ -83,6 +83,7 @@ def near(found: np.ndarray, wanted: np.ndarray, units: float, dtype: str, messag
     np.testing.assert_allclose(a, b, rtol=0, atol=units * UNIT[dtype] * scale, err_msg=message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_are_those_of_float32(name: str, dtype: str) -> None:
@@ -98,6 +99,7 @@ def test_kernels_are_those_of_float32(name: str, dtype: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ISAS)
 def test_kernels_on_instruction_sets(way: str) -> None:
     isas = ways(way)

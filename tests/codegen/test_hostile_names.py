@@ -58,6 +58,7 @@ def test_comments_and_strings_hold_what_is_left(name: str) -> None:
         assert "system(" not in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 def test_compiled_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One program with every name at once, by every way in which it is compiled."""
     monkeypatch.chdir(tmp_path)
@@ -121,6 +122,7 @@ def test_macros_of_the_headers_are_no_arguments(tmp_path: Path) -> None:
     subprocess.run([*find_compiler(), "-std=c11", "-Werror", "-fsyntax-only", "model.c"], cwd=tmp_path, check=True)
 
 
+@pytest.mark.slow
 def test_one_macro_an_argument_and_none_of_the_programs_own() -> None:
     header = generate(load(named(list(EVERY)))).header
     sizes = re.findall(r"#define (\w+_SIZE) ", header)

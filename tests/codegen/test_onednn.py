@@ -126,6 +126,7 @@ def test_the_folder_with_cmake(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.count("PASSED") == 2
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_two_models_in_one_program(tmp_path: Path) -> None:
     for name, seed in (("first", 1), ("second", 2)):

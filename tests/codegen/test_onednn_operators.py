@@ -205,6 +205,7 @@ def quantized(o: Ops) -> None:
           domain=MS, tensors={0: x, 3: x[::-1]})  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     # Without VNNI, oneDNN's products of bytes saturate as well.

@@ -10,6 +10,7 @@ from tests.codegen import graphs
 from tests.codegen.ways import sanitized_ways
 
 
+@pytest.mark.slow
 def test_random_graphs_agree_with_the_executor():
     ran, wrong = graphs.failures(range(12))
     assert wrong == []
@@ -24,6 +25,7 @@ def test_networks_inside_of_control_flow():
     assert ran == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), [193, 388, 397]], ids=["first", "found"])
 def test_cases_of_all_kinds_and_types(seeds: Sequence[int]):
     """As they are and optimized; warnings are errors. Found were an axis of one, an empty output, a large attribute."""

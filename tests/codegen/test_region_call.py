@@ -89,6 +89,7 @@ def test_mistakes(change: tuple[str, str], message: str) -> None:
         target(TARGET.replace(*change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_program_calls_regions(partitioned: eqsat.Result, saved: bool, tmp_path: Path) -> None:
     """The vendor's functions get the operands in the order of the region's own function."""

@@ -78,6 +78,7 @@ def test_runs_with_the_library(read: str, saved: bool, tmp_path: Path) -> None:
     assert "PASSED" in lines[1] and done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", ["norm", "both", "apart"])
 def test_runs_without_the_library(read: str, tmp_path: Path) -> None:
     result = partitioned(read, tmp_path)

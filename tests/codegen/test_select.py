@@ -346,6 +346,7 @@ def test_nothing_to_choose(tmp_path: Path) -> None:
 # ---- a model that was optimized for the host --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("vendor", "plain")])
 def test_a_plan_is_written_as_it_is(name: str, tmp_path: Path) -> None:
     """The text is that of a search while C is generated, which is the same search; through a file as well."""
@@ -376,6 +377,7 @@ def test_a_text_that_is_no_cost_stops_nothing() -> None:
     assert 0 <= found.selection.cost < expected.selection.cost
 
 
+@pytest.mark.slow
 def test_values_of_a_plan_with_all_rules() -> None:
     for name in ("normalized", "scaled_input", "quantized"):
         network = model(name)

@@ -45,6 +45,7 @@ def outputs(x: Tensor, full: tuple[int, ...], last: bool) -> list[Tensor]:
     return [*found, op.MatMul(stretched, weight), op.TopK(stretched, int64(1))[0], op.Relu(stretched) + scale]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["as it is", "transposed"])
 @pytest.mark.parametrize(("given", "full"), SHAPES, ids=[f"{a} to {b}" for a, b in SHAPES])
 def test_a_stretched_axis_counts_in_full(given: tuple[int, ...], full: tuple[int, ...], last: bool):

@@ -161,6 +161,7 @@ def test_random_graphs(seed: int) -> None:
     assert same(CModel(model, threads=3).run(inputs), CModel(model).run(inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_shared")
 def test_free_sizes() -> None:
     model = eqsat.load(attention("batch", "seq"))

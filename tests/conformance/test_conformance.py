@@ -20,6 +20,7 @@ def chosen() -> list[str]:
     return [identifier for kind, members in by_kind.items() for identifier in members[1 :: EVERY[kind]]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_expected_cases_pass(part: int):
     outcomes = {i: conformance.outcome(i) for i in chosen()[part::PARTS]}

@@ -49,6 +49,7 @@ def test_enodes_are_linear_in_depth(searches: dict[int, Search]) -> None:
     assert sizes[48] - sizes[24] == 2 * (sizes[24] - sizes[12]), "each layer adds the same"
 
 
+@pytest.mark.slow
 def test_each_rule_adds_the_same_in_each_layer(searches: dict[int, Search]) -> None:
     added = {
         depth: Counter(search.saturation.names[n.rule] for n in search.snapshot.nodes if n.kind == "op")

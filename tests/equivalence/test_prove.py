@@ -368,6 +368,7 @@ def test_results_for_generated_c_are_proven() -> None:
     assert eqsat.prove(source, result.model, dims={"N": 1}).verdict == "equal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "a", "b"),
     [

@@ -121,6 +121,7 @@ def test_what_is_shared_may_be_read_from_a_part(seed: int, tiny: list[bool]) -> 
     assert found.bound <= best * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_a_context_changes_no_optimum(block: int, tiny: list[bool]) -> None:
     for seed in range(100 * block, 100 * block + 8):
@@ -165,6 +166,7 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
     assert 9 not in [part.root for part in split(rest, Dominators(rest), least=3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detour", [False, True])
 @pytest.mark.parametrize("seed", range(24))
 def test_the_bound_of_a_context_is_one(seed: int, detour: bool, tiny: list[bool]) -> None:
@@ -279,6 +281,7 @@ def test_only_a_sum_that_is_needed_anyway_is_computed_once_more(is_needed: bool)
     assert recomputed(problem, Dominators(problem)) == ({6: (c,)} if is_needed else {})
 
 
+@pytest.mark.slow
 def test_deep_networks_with_sums_that_are_computed_once_more_are_proven() -> None:
     for layers in (6, 24):
         problem = masked_chain(layers, seed=11, alike=True, steps=90, recomputed=True)

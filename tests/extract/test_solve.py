@@ -47,6 +47,7 @@ def agrees_with_enumeration(problem: Problem) -> None:
     assert solution.gap <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_random_problems_are_solved_to_proven_optimality(block: int) -> None:
     for seed in range(1000 + 25 * block, 1000 + 25 * (block + 1)):
@@ -202,6 +203,7 @@ def _idle_on(targets: int, run: Callable[[PartwiseSearch], None]) -> Callable[[P
     return idle
 
 
+@pytest.mark.slow
 def test_parts_that_ran_out_of_time_do_not_raise_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = residual_network(40, host_only=0.3, seed=3)
     best = solve(problem).cost
@@ -308,6 +310,7 @@ for seed in (5, 331, 1074, 4091):
 """
 
 
+@pytest.mark.slow
 def test_two_runs_are_the_same_to_the_byte() -> None:
     root = Path(__file__).parents[2]
     outputs = [

@@ -62,6 +62,7 @@ def feed() -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["", "dnnl"])
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("body", BODIES)

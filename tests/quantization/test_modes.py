@@ -116,6 +116,7 @@ def test_the_core_alone_gives_the_integers() -> None:
         np.testing.assert_array_equal(result.run({"x": x})["output"], whole.run({"x": x})["output"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [(), ("ethos_n",)], ids=["host", "ethos_n"])
 def test_parts_are_compiled_and_optimized_like_the_whole(targets: tuple[str, ...], tmp_path: Path) -> None:
     model = conv_residual()

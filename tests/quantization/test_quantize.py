@@ -181,6 +181,7 @@ def test_skipped_nodes_stay_floats() -> None:
     assert "QLinearConv" in ops
 
 
+@pytest.mark.slow
 def test_a_skipped_node_is_found_in_what_it_was_folded_into() -> None:
     model = wide()
     data = samples(model, 4)
@@ -245,6 +246,7 @@ def test_reports_and_files(tmp_path: Path) -> None:
     assert "integer" in repr(result)
 
 
+@pytest.mark.slow
 def test_equal_to_the_byte_in_each_run() -> None:
     model = wide()
     data = samples(model, 4)

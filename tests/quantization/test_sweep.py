@@ -90,6 +90,7 @@ def test_the_result_is_in_the_sweep_where_it_is_better() -> None:
     assert without_needless(points, points[1]) == tuple(points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, pytest.param("45dB", marks=pytest.mark.slow)])
 def test_the_sweep_and_the_head_agree(budget: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each search of the sweep is cut short, so that its programs are proven only by what the result knows.
@@ -124,6 +125,7 @@ def test_layers_name_their_tensors_and_costs(swept: QuantizationResult) -> None:
         assert 0 <= row.rounded <= row.tensors
 
 
+@pytest.mark.slow
 def test_the_report_shows_it(swept: QuantizationResult) -> None:
     page, text = to_html(swept.summary), as_text(swept.summary)
     assert "Cost against accuracy" in page
@@ -156,6 +158,7 @@ def test_one_program_is_no_sweep() -> None:
         eqsat.quantize(residual(), samples(residual(), 2), sweep=1)
 
 
+@pytest.mark.slow
 def test_the_command_sweeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

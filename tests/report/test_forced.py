@@ -119,6 +119,7 @@ def check(seeds: range) -> None:
     assert asked > len(seeds) and proven > 0.95 * asked
 
 
+@pytest.mark.slow
 def test_programs_of_small_graphs() -> None:
     check(range(60))
 

@@ -31,6 +31,7 @@ def _model(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_files_have_their_hashes(tmp_path: Path) -> None:
     model, rules = _model(tmp_path / "m.onnx"), tmp_path / "own.rules"
     rules.write_text(RULE, "utf-8")

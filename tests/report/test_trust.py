@@ -30,6 +30,7 @@ def test_a_proven_rule_is_the_weakest_link_of_a_result_that_needs_no_other() -> 
     assert found.numerics_by == found.proof_by == ("relu_twice",)
 
 
+@pytest.mark.slow
 def test_a_rule_without_a_proof_and_one_of_a_weaker_class_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def _applied(model: ir.Model, rules: Path) -> tuple[tuple[str, ...], dict[str, O
     return result.summary.trust.rules, dict(result.origins)
 
 
+@pytest.mark.slow
 def test_a_rule_that_leaves_nothing_but_an_input_is_trusted_and_explained(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
     file.write_text(RULES, "utf-8")

@@ -132,6 +132,7 @@ def as_python(found: object) -> object:
     return [as_python(i) for i in found] if isinstance(found, tuple) else found
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.one_of(numeric(), lists(), logical()))
 def test_as_python(text: str) -> None:

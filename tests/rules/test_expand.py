@@ -8,6 +8,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Place, Wildcard
 from eqsat.rules.expand import Clause, expand, most_clauses, needed
@@ -214,6 +216,7 @@ def present(bindings: Bindings) -> tuple:
     return tuple(sorted((k, str(v)) for k, v in bindings.items() if v is not None))
 
 
+@pytest.mark.slow
 def test_clauses_match_what_the_pattern_matches() -> None:
     assert sum(map(count_matches, range(300))) > 3000
 
@@ -256,6 +259,7 @@ def all_clauses(root: Pattern) -> list[Clause]:
         return []
 
 
+@pytest.mark.slow
 def test_what_a_pattern_needs_is_in_each_of_its_clauses() -> None:
     rng = random.Random(5)
     compared = told = 0

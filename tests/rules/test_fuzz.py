@@ -73,6 +73,7 @@ def answer(text: str) -> None:
         assert pattern_text(rule)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
@@ -106,6 +107,7 @@ TERMS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(TERMS, TERMS, TERMS, TERMS)
 def test_any_terms(left: str, right: str, let: str, condition: str) -> None:

@@ -144,6 +144,7 @@ def test_a_bracket_that_begins_a_line_does_not_continue_a_let() -> None:
     assert found.left[0].ops == (OpKey("", "Mul"),)
 
 
+@pytest.mark.slow
 def test_the_shipped_rules_are_found_and_read_together() -> None:
     paths = sorted(rules_dir().glob("*.rules"))
     assert rules_dir() / "prelude.rules" in paths

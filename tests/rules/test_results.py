@@ -162,6 +162,7 @@ def test_types_that_one_alternative_has_are_enough() -> None:
     assert composite("Clip(x, lo?)\n        where lo.dtype == uint8").results == ("",)
 
 
+@pytest.mark.slow
 def test_rules_that_cannot_match() -> None:
     (found,) = eqsat.check_rules([rule("Relu(Relu(x)) => Relu(x) where x.dtype == uint8")])
     assert found.verdict == "undecided"

@@ -162,6 +162,7 @@ def test_files_with_operators_are_read(folder: Path, rules: Path, monkeypatch: p
     assert _reads(rules, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_rule_file_that_a_target_names_is_looked_for_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

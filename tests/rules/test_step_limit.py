@@ -48,6 +48,7 @@ def test_contents_of_a_constant_count_little() -> None:
     assert evaluate(expression("sum([w.value[i] for i in range(4096)])"), {"w": facts}) == array.sum()
 
 
+@pytest.mark.slow
 def test_each_evaluation_counts_anew() -> None:
     tree = expression("sum([i for i in range(100000)])")
     for _ in range(10):

@@ -89,6 +89,7 @@ def turned(body: str) -> dict[str, str]:
     return {rule.name: rule.doc for rule in found}
 
 
+@pytest.mark.slow
 def test_only_what_a_composite_needs_is_turned_around():
     assert turned("t") == {}
     assert turned("Relu(t)") == {"unary_of_transpose.reverse": "The other way round, because near.conv is written so."}

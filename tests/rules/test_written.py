@@ -99,6 +99,7 @@ def test_of_an_accelerator_within_its_region(tmp_path: object) -> None:
         np.testing.assert_allclose(next(iter(found.values())), next(iter(eqsat.run(model, feed).values())), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_users_domain(tmp_path: Path) -> None:
     (tmp_path / "own.target").write_text(
         "operator acme.Twice(x: floats) = x + x\n" + HEAD + "        x * 2\n        as acme.Twice(x)\n", "utf-8"
@@ -111,6 +112,7 @@ def test_an_operator_of_a_users_domain(tmp_path: Path) -> None:
     assert result.summary.verification is not None
 
 
+@pytest.mark.slow
 def test_results_that_nothing_reads_are_left_out() -> None:
     (host,) = read_text(
         f"{TWO}        where x.rank == 3, x.shape == y.shape, d.axis == 2, scale.rank == 1,\n"
@@ -126,6 +128,7 @@ def test_results_that_nothing_reads_are_left_out() -> None:
         assert [bool(v.name) for v in node.outputs] == ([True, False, False, True] if read else [True])
 
 
+@pytest.mark.slow
 def test_attributes_that_the_operator_refuses() -> None:
     (host,) = read_text(f"{ONE}        as com.microsoft.FusedConv(x, w, b, **n, group=x.value)\n", "t.target").targets
     x = eqsat.input("x", (1, 3, 8, 8))

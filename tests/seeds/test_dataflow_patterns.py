@@ -65,6 +65,7 @@ def test_sums_of_two_separate_equal_values() -> None:
     check_values(model, result, rtol=4e-7)
 
 
+@pytest.mark.slow
 def test_a_rewrite_that_changes_nothing(tmp_path: Path) -> None:
     model = doubled()
     result = eqsat.optimize(model, rules=rules("rule same : exact\n    x + y  =>  x + y"), default_rules=False)
@@ -139,6 +140,7 @@ def test_attention_with_its_operands_in_order_and_its_scale(scale: float) -> Non
     check_values(model, result, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_attention_at_the_documents_size() -> None:
     result = eqsat.optimize(attention_block(4096), rules=rules(RIGHT), default_rules=False)
     assert operands(attention(result.model)) == ["Q", "K", "V"]
@@ -202,6 +204,7 @@ def test_the_checker_refuses_it_with_a_counterexample(arguments: str, condition:
     assert "rule attention : real is wrong (value)" in text and "elements differ" in text and "Attention<" in text
 
 
+@pytest.mark.slow
 def test_the_checker_accepts_the_right_one() -> None:
     outcome = check_rule(rule(CORE_RIGHT))
     assert outcome.instances >= 10 and not outcome.counterexamples and not outcome.mismatches

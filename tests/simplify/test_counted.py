@@ -53,6 +53,7 @@ def feeds(*sizes: int) -> list[dict[str, np.ndarray]]:
     return [{"s": np.ones(4, np.float32), "x": rng.random((n, 4), np.float32)} for n in sizes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["int64", pytest.param("int32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("limit", ["", "some"])
@@ -69,6 +70,7 @@ def test_a_counter_may_begin_anywhere(start: int, tmp_path: Path) -> None:
     checked(counting(start=start, step=2), tmp_path, feeds(1, 4, 5, 6, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -113,6 +115,7 @@ def test_several_comparisons_some_with_numbers(change: dict[str, Any], bound: fl
     assert all(node.inputs[0] is not None and node.inputs[0].name != "some" for node in loops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", ["Less(first, n)", "And(below, below)", "And(below, other)"])
 @pytest.mark.parametrize("weaker", ["c", "i"])
 def test_a_weaker_comparison_does_not_count(weaker: str, begins: str, tmp_path: Path) -> None:

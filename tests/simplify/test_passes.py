@@ -143,6 +143,7 @@ def test_carried_values_that_nobody_reads_or_that_never_change_are_dropped(tmp_p
     assert len(made.inputs) == 3
 
 
+@pytest.mark.slow
 def test_carried_values_that_a_body_hands_on_as_they_are_are_dropped(tmp_path: Path) -> None:
     nodes = [node("Add", ["s", "k"], ["next"])]
     for stacks in ([], ["k"]):

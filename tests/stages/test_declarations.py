@@ -91,6 +91,7 @@ def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path)
     assert "acme.ScaledRelu" not in called(eqsat.optimize(saved))
 
 
+@pytest.mark.slow
 def test_targets_support_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
     rules, target = files
     result = eqsat.optimize(model(), targets=[target], rules=[rules], default_rules=False)
@@ -121,6 +122,7 @@ def test_a_target_may_declare_what_a_rule_makes(tmp_path: Path) -> None:
         assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], default_rules=False))
 
 
+@pytest.mark.slow
 def test_the_body_takes_part_in_rewriting(files: tuple[Path, Path]) -> None:
     with eqsat.declarations(files[0]):
         x = eqsat.input("x", (4, 8))
@@ -274,6 +276,7 @@ class Emitting(eqsat.Backend):
         return Code(calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [None, "c"])
 def test_backends_in_c_see_declared_operators(files: tuple[Path, Path], host: str | None, tmp_path: Path) -> None:
     rules, target = files
@@ -304,6 +307,7 @@ def test_a_python_function_on_what_cannot_become_c_is_named_as_well(tmp_path: Pa
         eqsat.write_c(text, tmp_path / "c", declarations=[path])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ['call "npu_scaled_relu({x}, {y}, {x.size}, {node.alpha})"', ""])
 @pytest.mark.parametrize("host", [None, "c"])
 def test_the_advice_for_python_functions_leads_to_c(call: str, host: str | None, tmp_path: Path) -> None:

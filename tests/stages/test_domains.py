@@ -52,6 +52,7 @@ def test_what_the_model_contains_stays() -> None:
     assert [node.op_type for node in result.model.graph] == ["BiasGelu"]
 
 
+@pytest.mark.slow
 def test_rules_that_make_others_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "own.rules").write_text(
         "operator acme.Twice(x: floats) = Relu(x) + Relu(x)\n"

@@ -113,6 +113,7 @@ def _cost(path: Path, targets: tuple[str, ...]) -> float:
     return eqsat.optimize(path, targets, default_rules=False, verify=False).cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "targets",
     [(), pytest.param(("dnnl",), marks=pytest.mark.slow), pytest.param(("ethos_n", "dnnl"), marks=pytest.mark.slow)],

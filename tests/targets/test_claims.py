@@ -70,6 +70,7 @@ def test_a_right_operator_is_used_and_trusted(tmp_path: Path) -> None:
     assert result.summary.proof is not None and result.summary.proof.verdict == "equal"
 
 
+@pytest.mark.slow
 def test_each_result_is_compared_with_its_output(tmp_path: Path) -> None:
     assert [f.verdict for f in eqsat.check_rules(_target(tmp_path, SKIPPED.format("d, _, _, s")))] == ["holds"]
     assert [f.verdict for f in eqsat.check_rules(_target(tmp_path, SKIPPED.format("s, _, _, d")))] == ["refuted"]

@@ -117,6 +117,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("other", ["", "rule right : real\n    Log(Exp(y))  =>  y\n"], ids=["alone", "beside"])
 @pytest.mark.parametrize(("name", "rule", "graph"), EXACT, ids=[e[0] for e in EXACT])

@@ -74,6 +74,7 @@ def rounded(length: int) -> Tensor:
     return y
 
 
+@pytest.mark.slow
 def test_steps_that_tiny_changes_take_as_well_are_explained_and_others_are_not() -> None:
     programs = programs_of(rounded(12))
     arrays = {"x": np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)}

@@ -73,6 +73,7 @@ def test_probes_have_every_family_that_has_an_entry(kernels: list[KernelInfo]):
     assert len(kernels) > 300
 
 
+@pytest.mark.slow
 def test_every_number_of_the_families_is_measured(kernels: list[KernelInfo]):
     """Each number stands in the expression of an entry that some probe belongs to."""
     numbers = [n for n in numerals(TEXT, str(FILE), "c") if n.is_let]

@@ -74,6 +74,7 @@ def _layer(rows: int) -> object:
     return eqsat.graph([y, op.Relu(op.MatMul(y, w))])
 
 
+@pytest.mark.slow
 def test_free_sizes_get_typical_values(tmp_path: Path) -> None:
     x = eqsat.input("x", ("batch", "n", 8))
     seen: list[tuple[str, int, int]] = []

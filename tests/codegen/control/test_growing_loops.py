@@ -167,6 +167,7 @@ def session_of(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(proto.SerializeToString(), options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_values_beside_onnxruntime(name: str) -> None:
     text, dims, said = CASES[name]

@@ -52,6 +52,7 @@ def model(dtype: str) -> tuple[ir.Model, dict[str, np.ndarray], list[np.ndarray]
     return eqsat.graph(results), inputs, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "isas", [(AVX512, PORTABLE), (AVX2, PORTABLE), (PORTABLE,), (PORTABLE, SCALAR)], ids=lambda isas: isas[0].name
 )

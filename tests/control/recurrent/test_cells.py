@@ -47,6 +47,7 @@ def test_an_lstm_in_a_scan(style: Any, order: str, tmp_path: Path) -> None:
     becomes(scan(cell, HC, constants, "h2"), "LSTM", tmp_path, feeds())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("spelling", [0, 1, 2])
 def test_a_gru_in_a_loop(after: bool, spelling: int, tmp_path: Path) -> None:
@@ -211,6 +212,7 @@ def test_samples_that_end_early(tmp_path: Path) -> None:
     assert made.inputs[4] is not None
 
 
+@pytest.mark.slow
 def test_a_stack_of_cells_and_a_layer_on_top(tmp_path: Path) -> None:
     constants: dict[str, np.ndarray] = {"top": numbers(H, 2), "shift": numbers(2)}
     cell = [
@@ -225,6 +227,7 @@ def test_a_stack_of_cells_and_a_layer_on_top(tmp_path: Path) -> None:
     assert names.count("LSTM") == 2 and "Scan" not in names
 
 
+@pytest.mark.slow
 def test_what_is_no_such_cell_stays(tmp_path: Path) -> None:
     """One operator that differs, and no alternative may be found."""
     changes = {

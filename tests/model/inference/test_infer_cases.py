@@ -36,6 +36,7 @@ def _agrees(found: TensorType | None, array: np.ndarray) -> bool:
     return all(d == n for d, n in zip(found.shape, array.shape, strict=True) if isinstance(d, int))
 
 
+@pytest.mark.slow
 def test_every_output_has_the_type_it_has() -> None:
     checked = 0
     wrong = []

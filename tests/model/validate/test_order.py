@@ -49,6 +49,7 @@ def test_random_graphs(first: int) -> None:
     assert 20 < circles < 80
 
 
+@pytest.mark.slow
 def test_a_long_chain_needs_no_recursion() -> None:
     order, circle = needed_first({k: [k + 1] for k in range(100_000)})
     assert order == list(range(99_999, -1, -1)) and not circle

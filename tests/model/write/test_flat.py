@@ -93,6 +93,7 @@ def _costs(model: ir.Model) -> list[float]:
     return [float(node.metadata_props.get("eqsat.cost", "0")) for scope in scopes for node in scope]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [["dnnl"], ["ethos_n"], ["dnnl", "ethos_n"]], ids=",".join)
 @pytest.mark.parametrize(
     "model",

@@ -31,6 +31,7 @@ def chain(x, steps, operands=(), constants=None, family=CHAIN):
 SHAPES = [(1, 20, 7, 5), (3, 130), (2, 3, 31), (1, 1, 1, 17)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_sums_and_products(dtype):
     rng = np.random.default_rng(1)
@@ -114,6 +115,7 @@ def test_tables():
     run(cases, rng=rng)
 
 
+@pytest.mark.slow
 def test_rows_of_tables():
     """Around multiples of what registers hold, and of the pieces of a long row; bits that only change their type."""
     rng = np.random.default_rng(14)

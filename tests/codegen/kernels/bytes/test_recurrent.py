@@ -76,6 +76,7 @@ def test_values(isa: Isa) -> None:
     every_case().check(compiled, lambda size: 2e-5 * max(1.0, size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_lengths", [False, True])
 def test_free_sizes(with_lengths: bool) -> None:
     case = built((4, 2, 5, 19), np.int8, "bidirectional", 3 if with_lengths else 6)

@@ -18,6 +18,7 @@ SHAPES = [(7,), (1,), (5, 1), (1, 6), (3, 9), (4, 4), (2, 3, 8), (3, 1, 5), (2, 
 """One line and many; fewer lines than are summed together, as many, and some more."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.float16])
 @pytest.mark.parametrize("operator", ["CumSum", "CumProd"])
 def test_every_axis_of_every_shape(operator: str, dtype: Any):

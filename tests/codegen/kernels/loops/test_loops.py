@@ -85,6 +85,7 @@ def check_recorded(module: str, limit: int | None) -> int:
     return len(cases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", recorded.MODULES)
 def test_the_executors_own_cases(module: str):
     assert check_recorded(module, SHORT) >= SHORT

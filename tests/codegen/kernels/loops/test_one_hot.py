@@ -25,6 +25,7 @@ def brute_force(indices: np.ndarray, depth: int, values: np.ndarray, axis: int) 
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.int8, np.int64, np.bool_])
 @pytest.mark.parametrize("index", [np.int64, np.int32, np.float32])
 def test_every_axis(index: Any, kind: Any):

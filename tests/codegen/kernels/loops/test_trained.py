@@ -123,6 +123,7 @@ def _whole_models() -> list[Trained]:
     return [*classes, *machines, *trained.linear_models(), *trained.prepared_features()]
 
 
+@pytest.mark.slow
 def test_whole_models_in_c_agree_with_onnx_runtime() -> None:
     cases = _whole_models()
     compiled = eqsat.compile(_joined(cases, free=False))

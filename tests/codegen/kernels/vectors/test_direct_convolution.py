@@ -96,6 +96,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 def test_shapes(gaps):
     rng = np.random.default_rng(1)

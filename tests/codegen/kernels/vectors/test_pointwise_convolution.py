@@ -47,6 +47,7 @@ EPILOGUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 def test_what_follows(constant: bool, gaps: bool) -> None:

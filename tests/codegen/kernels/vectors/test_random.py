@@ -104,6 +104,7 @@ def test_many(seed):
     run(cases, rng=rng if seed % 2 else None, optimization="-O2" if seed % 3 else "-O3")
 
 
+@pytest.mark.slow
 def test_undefined_behaviour():
     rng = np.random.default_rng(5)
     cases = [random_convolution(rng) for _ in range(3)]

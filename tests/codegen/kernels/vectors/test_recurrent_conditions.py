@@ -32,6 +32,7 @@ def close(compiled: CModel, model: onnx.ModelProto, feeds: dict[str, Any], atol:
         np.testing.assert_allclose(found, np.asarray(wanted), rtol=2e-5, atol=atol, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_free_steps_and_batch(kind: str, more: dict[str, Any], direction: str) -> None:

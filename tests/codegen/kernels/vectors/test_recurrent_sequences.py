@@ -39,6 +39,7 @@ def batch_first(model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*runnable()], ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_batch_first(kind: str, more: dict[str, Any], isa: Isa) -> None:
@@ -55,6 +56,7 @@ def test_batch_first(kind: str, more: dict[str, Any], isa: Isa) -> None:
         np.testing.assert_allclose(found, wanted[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*runnable()], ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_lengths(kind: str, more: dict[str, Any], isa: Isa) -> None:

@@ -87,6 +87,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 def test_shapes(gaps):
     rng = np.random.default_rng(1)
@@ -165,6 +166,7 @@ def random_case(rng: np.random.Generator) -> Case:
     return with_epilogue(rng, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random(seed):
     rng = np.random.default_rng([7, seed])
@@ -179,6 +181,7 @@ def test_many(seed):
     run(cases, rng=rng if seed % 2 else None, optimization="-O2" if seed % 3 else "-O3")
 
 
+@pytest.mark.slow
 def test_undefined_behaviour():
     rng = np.random.default_rng(9)
     flags = [flag for flag in SANITIZERS if "recover" in flag] + ["-fsanitize=undefined"]

@@ -107,6 +107,7 @@ def test_option():
     assert 0 < error < 3e-5
 
 
+@pytest.mark.slow
 def test_program_checks_itself(tmp_path):
     onnx.save(network(), tmp_path / "net.onnx")
     assert main(["codegen", str(tmp_path / "net.onnx"), "-o", str(tmp_path / "out"), "--winograd", "-q"]) == 0
