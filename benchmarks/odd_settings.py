@@ -44,6 +44,10 @@ f Conv x:T[1,32,40,40] w:w[32,32,3,3] dilations:3,1 pads:3,1,3,1
 f Conv x:T[1,32,40,40] w:w[32,1,3,3] group:32 dilations:3,3 pads:3,3,3,3
 f Conv x:T[1,1,16000] w:w[32,1,251] strides:5
 f Conv x:T[1,1,16000] w:w[512,1,10] strides:5
+f Conv x:T[1,2,16000] w:w[128,2,10] strides:5
+f Conv x:T[1,3,16000] w:w[64,3,8] strides:4
+f Conv x:T[1,1,28,28] w:w[32,1,5,5]
+f Conv x:T[1,1,28,28] w:w[6,1,5,5] pads:2,2,2,2
 f Conv x:T[1,33,400] w:w[31,33,5] pads:2,2
 f Conv x:T[1,64,400] w:w[64,64,3] dilations:9 pads:9,9
 f Conv x:T[1,512,100] w:w[512,512,1]

@@ -48,6 +48,7 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     "decoders": float_probes.decoders,
     "elementwise operators": float_probes.elementwise,
     "small elementwise operators": float_probes.small_elementwise,
+    "first layers": other_probes.first_layers,
     "convolutions of computed weights": other_probes.computed_weights,
     "quantized convolutions": other_probes.quantized,
     "quantized products": other_probes.small_quantized,

@@ -110,6 +110,22 @@ def loops() -> ir.Model:
     return graph(outputs)
 
 
+def first_layers() -> ir.Model:
+    """Convolutions from one to four channels whose readers have ONNX's layout, of sounds, images and volumes."""
+    rng = np.random.default_rng(10)
+    outputs = []
+    for number, (shape, channels, window, stride) in enumerate(
+        (
+            ((1, 1, 16000), 256, (10,), 5), ((1, 2, 4000), 64, (16,), 8), ((1, 1, 28, 28), 32, (5, 5), 1),
+            ((1, 1, 64, 64), 64, (3, 3), 1), ((1, 3, 96, 96), 32, (3, 3), 2), ((1, 4, 12, 24, 24), 16, (3, 3, 3), 1),
+        )
+    ):  # fmt: skip
+        x = input(f"x{number}", shape)
+        w = rng.standard_normal((channels, shape[1], *window)).astype(np.float32)
+        outputs.append(op.Conv(x, w, strides=[stride] * len(window)))
+    return graph(outputs)
+
+
 def computed_weights() -> ir.Model:
     """Convolutions whose weights are inputs, in windows and groups of several sizes, of floats and of bytes."""
     outputs = []
