@@ -277,6 +277,11 @@ def with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 # ---- inputs ---------------------------------------------------------------------------------------------------------
 
 
+_SEQUENTIAL = frozenset({"RNN", "GRU", "LSTM"})
+_LENGTHS = 4
+"""The operand with the steps of each sequence."""
+
+
 def feeds_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
     """Inputs of a setting: normal numbers, indices that the data have, divisors other than zero."""
     rng = np.random.default_rng(seed)
@@ -288,6 +293,8 @@ def feeds_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
             shape = shapes[node.input[0]]
             most[node.input[_INDEXED[node.op_type]]] = min(shape) if node.op_type.endswith("ND") else shape[axis]
+        if node.op_type in _SEQUENTIAL and len(node.input) > _LENGTHS:
+            most[node.input[_LENGTHS]] = shapes[node.input[0]][0] + 1
     feeds = {
         v.name: _drawn(
             helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type), shapes[v.name], rng, most.get(v.name, 2)

@@ -77,7 +77,7 @@ def _matrix(task: Task, weights: int, scales: int, zeros: int) -> _Matrix | None
 
 
 def _accepts(task: Task) -> bool:
-    if not accepts_floats(task, 0, 3, 5, 6, 7):
+    if not accepts_floats(task, 0, 3, 5, 6, 7) or (task.has(3) and task.constant(3) is None):
         return False
     found = [_matrix(task, *numbers) for numbers in _WEIGHTS]
     return all(m is not None and m.folded.fits() for m in found)
@@ -162,9 +162,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
             row=matrix.row,
             parts=parts_of(matrix.run, isa),
             lanes=isa.lanes(),
-            longest=length if target == "projected" else "",
-            time=time,
-            batch=batch,
+            ends=bool(length) and target == "projected",
             count=count,
             totals=totals,
             scales=scales,

@@ -1,13 +1,14 @@
 """RNN, GRU and LSTM of float32 in vectors: one matrix product for the inputs of all steps, one a step for the states.
 
-Only the products with the state are sequential (Appleyard et al. 2016, arXiv:1604.01946). All weights are constant and
-packed when the program is generated. Both directions run the same code, which threads may share; those of one direction
-share its products.
+Only the products with the state are sequential (Appleyard et al. 2016, arXiv:1604.01946). Both directions run the same
+code, which threads may share; those of one direction share its products. Nothing is computed of steps that come after
+the end of the longest sequence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,18 +17,20 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernel_stages import END, STAGE
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
-from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, pack, packed_size, write
+from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors.epilogue import load, store
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, write
+from eqsat.codegen.kernels.vectors.recurrent_weights import Weights
 from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.ops.families.recurrent import Activation, activations
-from eqsat.schema.size_questions import typical
+from eqsat.schema.size_questions import any_free, is_free, typical
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -44,12 +47,14 @@ _FORMS = {
 _GATED = ("sigmoid", "tanh", "tanh")
 _DEFAULTS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": _GATED, "DynamicQuantizeLSTM": _GATED}
 _LENGTHS, _PEEPHOLES = 4, 7
+_ROWS = 32
+"""Rows of a product from which on more of them gain little."""
 
 
 def _found(task: Task) -> list[list[Activation]]:
-    weights = task.constant(1)
+    weights = task.inputs[1]
     assert weights is not None
-    return activations(task.attributes, _DEFAULTS[task.operator.name], len(weights))
+    return activations(task.attributes, _DEFAULTS[task.operator.name], weights.shape[0])
 
 
 def accepts_floats(task: Task, *numbers: int) -> bool:
@@ -61,9 +66,8 @@ def accepts_floats(task: Task, *numbers: int) -> bool:
     dtypes_given = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given]
     if any(dtype != _FLOAT for dtype in dtypes_given) or task.epilogue.steps or any(0 in v.shape for v in given):
         return False
-    if task.constant(1) is None or task.constant(2) is None or (task.has(3) and task.constant(3) is None):
-        return False
-    if not isinstance(task.inputs[0], View):
+    weights = [v for v in task.inputs[1:4] if isinstance(v, View)]
+    if any(any_free(v.shape) for v in weights) or not isinstance(task.inputs[0], View):
         return False
     found = _found(task)
     return all(f == found[0] for f in found) and all(a.key in _FORMS for a in found[0])
@@ -76,38 +80,6 @@ def _accepts(task: Task) -> bool:
 def wants(task: Task) -> Wants:
     rows = tuple(Want(order=tuple(range(len(v.shape)))) if isinstance(v, View) else Want() for v in task.inputs)
     return Wants(rows, tuple(Want() if v is None else Want(order=tuple(range(v.rank))) for v in task.outputs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A product with packed weights: its matrices, and the biases that its sums begin with."""
-
-    matrices: np.ndarray
-    bias: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """Floats of one direction."""
-        return packed_size(*self.matrices.shape[1:])
-
-    def packed(self) -> np.ndarray:
-        return pack(self.matrices.astype(np.float64), self.bias.astype(np.float64))
-
-
-def _products(task: Task) -> list[_Product]:
-    """Those with the input, with the state, and, of a GRU, with the state that was reset."""
-    w, r, b = task.constant(1), task.constant(2), task.constant(3)
-    assert w is not None and r is not None
-    gates, n = r.shape[1:]
-    biases = np.zeros((len(w), 2, gates)) if b is None else b.reshape(len(w), 2, gates).astype(np.float64)
-    of_input, of_state = biases[:, 0] + biases[:, 1], np.zeros_like(biases[:, 0])
-    if task.operator.name != "GRU":
-        return [_Product(w, of_input), _Product(r, of_state)]
-    if task.attributes.get("linear_before_reset", 0):
-        of_input[:, 2 * n :], of_state[:, 2 * n :] = biases[:, 0, 2 * n :], biases[:, 1, 2 * n :]
-        return [_Product(w, of_input), _Product(r, of_state)]
-    first, last = slice(0, 2 * n), slice(2 * n, None)
-    return [_Product(w, of_input), _Product(r[:, first], of_state[:, first]), _Product(r[:, last], of_state[:, last])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,51 +157,93 @@ def steps_of(task: Task) -> tuple[int, int]:
     return (1, 0) if task.attributes.get("layout") else (0, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Equal numbers of steps, one after the other, whose inputs are projected unless all sequences have ended.
+
+    Attributes:
+        steps: How many at a time.
+        outer: The loop over these.
+        origin: Where the first begins.
+        condition: Goes on to the next.
+    """
+
+    steps: int
+    outer: Axis
+    origin: Mapping[str, int]
+    condition: str
+
+
+def _parts(steps: Axis, batch: int, limited: bool) -> Iterator[_Part | None]:
+    """The steps in parts that have enough rows to fill registers; None stands for all at once."""
+    if not limited or is_free(steps.extent) or is_free(batch):
+        yield None
+        return
+    for first, some, count in split(steps.extent, -(-_ROWS // max(batch, 1))):
+        outer = Axis(count, {name: some * stride for name, stride in steps.strides.items()})
+        origin = {name: first * stride for name, stride in steps.strides.items()}
+        yield _Part(some, outer, origin, f"if ((ptrdiff_t)n0 * {some} + {first} >= longest) continue;\n")
+
+
 def _generate(task: Task, isa: Isa) -> GeneratedKernel:
-    x, found = task.view(0), _products(task)
+    x, weights = task.view(0), task.inputs[1:3]
     of_time, of_batch = steps_of(task)
     time, batch = x.shape[of_time], x.shape[of_batch]
-    directions, gates, _ = found[0].matrices.shape
-    n = found[1].matrices.shape[2]
+    assert weights[0] is not None and weights[1] is not None
+    (directions, gates, _), n = weights[0].shape, weights[1].shape[2]
+    floats = 4 * floats_of(batch, time, gates, n)
+    found = Weights(task, isa, floats)
+    constants = [*found.constants]
+    length = length_of(task, constants)
+    whole = sum(p.channels * p.steps for p in found.products)
 
-    def product(number: int, source: str, pixels: list[Axis], stride: int, target: str) -> str:
-        channels, steps = found[number].matrices.shape[1:]
+    def product(number: int, source: str, pixels: list[Axis], target: str, part: _Part | None = None) -> str:
+        made = found.products[number]
         problem = ImplicitGemm(
             input=source,
-            weights=f"weights{number}",
+            weights=made.name,
             output=target,
-            outer=(),
+            outer=() if part is None else (part.outer,),
             pixels=collapse(pixels),
-            taps=((steps, stride),),
-            channels=channels,
-            channel={target: 1},
+            taps=((made.steps, x.strides[2] if source == "x0" else 1),),
+            channels=made.channels,
+            channel={target: 1, **({made.bias: 1} if made.bias else {})},
+            layout=made.layout,
+            origin={} if part is None else part.origin,
         )
-        made = next(v for v in task.outputs if v is not None)
-        epilogue = VectorEpilogue(Epilogue(_FLOAT), made.shape, made.rank - 1, isa)
-        moved = f"const float *const weights{number} = w{number} + d * {found[number].size};\n"
-        if target == "last":
-            moved += f"float *const last = sums + {2 * n};\n"
-        text = moved + write(problem, epilogue, isa)
+        return write(problem, made.epilogue(task, isa), isa, "" if part is None else part.condition)
+
+    def stage(number: int, text: str) -> str:
+        made = found.products[number]
+        text = made.declared + text
         if directions > 1:
             return text
         # The part of all products that this one is; those with the state are executed for each step.
-        part = channels * steps / sum(p.matrices[0].size for p in found) / (typical(time) if number else 1)
+        part = made.channels * made.steps / whole / (typical(time) if number else 1)
         return f"{STAGE.format(part=f'{part:.4g}')}\n{{\n{text}}}\n{END}\n"
 
-    outer = [Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})]
-    inner = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
+    steps = Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})
+    samples = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
+    inputs = "".join(
+        product(0, "x0", [replace(steps, extent=part.steps) if part else steps, samples], "projected", part)
+        for part in _parts(steps, batch, bool(length))
+    )
     rows = [Axis(batch, {"h": n, "sums": gates})]
-    again = len(found) > 2
+    reset = ""
+    if len(found.products) > 2:
+        reset = product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], "last")
+        reset = stage(2, f"float *const last = sums + {2 * n};\n{reset}")
     products = Products(
         task.operator.name,
         directions,
         gates,
         n,
-        product(0, "x0", [*outer, inner], x.strides[2], "projected"),
-        product(1, "h", rows, 1, "sums"),
-        product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
+        found.setup + stage(0, inputs),
+        stage(1, product(1, "h", rows, "sums")),
+        reset,
+        scratch=found.end - floats,
     )
-    return cell(task, isa, products, [product.packed() for product in found])
+    return cell(task, isa, products, constants, length)
 
 
 def length_of(task: Task, constants: list[np.ndarray]) -> str:

@@ -36,6 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": "given", "bias": True, "given": (5, 6)},
     "lengths_both": {"lengths": "fixed", "direction": "bidirectional", "bias": True},
     "lengths_back": {"lengths": "given", "direction": "reverse", "only": (1, 2)},
+    "computed": {"bias": True, "computed": ("w", "r", "b"), "direction": "bidirectional", "lengths": "given"},
     "more_functions": {"bias": True, "names": ["Sigmoid", "Relu", "Affine"], "only": (0,)},
 }
 
@@ -57,6 +58,8 @@ def built(kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], s
     lengths = way.get("lengths")
     if lengths:
         (feeds if lengths == "given" else weights)["n"] = rng.integers(1, time + 1, batch).astype(np.int32)
+    for name in way.get("computed", ()):
+        feeds[name] = weights.pop(name)
     operands = ["x", "w", "r", "b" if way.get("bias") else "", "n" if lengths else ""]
     for index, name in ((5, "h0"), (6, "c0"))[: 2 if kind == "LSTM" else 1]:
         given, fixed = index in way.get("given", ()), index in way.get("fixed", ())

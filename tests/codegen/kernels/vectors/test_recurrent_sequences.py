@@ -79,6 +79,34 @@ def test_empty_sequences_keep_their_state(kind: str, more: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(("kind", "more"), KINDS)
+def test_all_sequences_end_early(kind: str, more: dict[str, Any]) -> None:
+    """Nothing is computed after the longest; results are zero there."""
+    for way in (BOTH, {"direction": "reverse"}):
+        model, feeds = built(kind, (40, 3, 5, 17), way | more | {"given": (5, 6), "lengths": "given"}, 5)
+        compiled = CModel(load(model), flags=(*STRICT, *UNDEFINED))
+        for lengths in ((0, 0, 0), (3, 9, 1), (40, 2, 7), (12, 13, 11)):
+            feeds["n"] = np.array(lengths, np.int32)
+            wanted, made = Executor(load(model)).run(feeds), compiled.run(feeds)
+            for name, found in made.items():
+                np.testing.assert_allclose(found, np.asarray(wanted[name]), rtol=2e-5, atol=2e-6, err_msg=name)
+            assert not made["y"][max(lengths) :].any()
+
+
+@pytest.mark.parametrize(("kind", "more"), KINDS)
+def test_free_steps(kind: str, more: dict[str, Any]) -> None:
+    model, _ = built(kind, (5, 3, 6, 19), {"bias": True, "lengths": "given"} | more, 1)
+    axes = {"x": {0: "s", 1: "b"}, "n": {0: "b"}, "y": {0: "s", 2: "b"}, "h": {1: "b"}, "c": {1: "b"}}
+    for value in (*model.graph.input, *model.graph.output):
+        for axis, symbol in axes[value.name].items():
+            value.type.tensor_type.shape.dim[axis].dim_param = symbol
+    compiled = CModel(load(model), dims={"s": (1, 20, 7), "b": (1, 9, 2)}, flags=(*STRICT, *UNDEFINED))
+    for steps, batch in ((1, 1), (7, 2), (20, 9)):
+        rng = np.random.default_rng(steps)
+        x = rng.standard_normal((steps, batch, 6)).astype(np.float32)
+        close(compiled, model, {"x": x, "n": rng.integers(1, steps + 1, batch).astype(np.int32)})
+
+
+@pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_threads_do_not_change_a_bit(kind: str, more: dict[str, Any]) -> None:
     model, feeds = built(kind, (20, 4, 32, 72), BOTH | more | {"lengths": "given"}, 4)
     model = batch_first(model)
