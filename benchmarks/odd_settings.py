@@ -75,6 +75,8 @@ f ConvTranspose x:T[1,30,14,14] w:w[30,5,3,3] group:3 strides:2,2
 f ConvTranspose x:T[1,256,100] w:w[256,128,16] strides:8 pads:4,4
 f ConvTranspose x:T[4,32,14,14] w:w[32,16,2,2] strides:2,2
 fh ConvTranspose x:T[1,32,14,14] w:T[32,16,2,2] strides:2,2
+f ConvTranspose x:T[1,32,28,28] w:T[32,32,4,4] strides:2,2 pads:1,1,1,1
+f ConvTranspose x:T[1,30,14,14] w:T[30,5,3,3] b:T[15] group:3 strides:2,2
 f MaxPool x:T[1,5,57,57] kernel_shape:3,3 strides:2,2
 f MaxPool x:T[1,33,40,40] kernel_shape:13,13 pads:6,6,6,6
 f MaxPool x:T[1,33,40,40] kernel_shape:5,5 pads:2,2,2,2
@@ -217,6 +219,9 @@ f LSTM x:f[50,7,33] w:w[1,148,33] r:w[1,148,37] b:w[1,296] _ h:f[1,7,37] c:f[1,7
 f LSTM x:f[50,7,33] w:w[1,148,33] r:w[1,148,37] hidden_size:37 direction:reverse
 f LSTM x:f[20,1,512] w:w[1,2048,512] r:w[1,2048,512] hidden_size:512
 f LSTM x:f[20,1,64] w:f[1,256,64] r:f[1,256,64] hidden_size:64
+f LSTM x:f[100,8,64] w:f[1,512,64] r:f[1,512,128] b:f[1,1024] hidden_size:128
+f GRU x:f[100,8,64] w:f[1,384,64] r:f[1,384,128] hidden_size:128
+f LSTM x:f[100,8,64] w:w[1,512,64] r:w[1,512,128] b:w[1,1024] n:i[8] hidden_size:128
 f GRU x:f[50,7,33] w:w[1,111,33] r:w[1,111,37] hidden_size:37
 f GRU x:f[50,7,33] w:w[1,111,33] r:w[1,111,37] hidden_size:37 linear_before_reset:1 direction:reverse
 f GRU x:f[50,1,33] w:w[2,111,33] r:w[2,111,37] hidden_size:37 direction:bidirectional

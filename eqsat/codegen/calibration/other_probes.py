@@ -135,6 +135,10 @@ def computed_weights() -> ir.Model:
         w = input(f"w{name}", (channels, channels // group, window, window))
         y = op.Relu(op.Conv(x, w, pads=[window // 2] * 4, group=group))
         outputs.append(op.GlobalAveragePool(y))
+    for channels, size, window, group in ((16, 28, 2, 1), (32, 14, 4, 1), (64, 14, 4, 4)):
+        x = op.Relu(input(f"x{channels}_{size}_up", (1, channels, size, size)))
+        w = input(f"w{channels}_{size}_up", (channels, channels // group, window, window))
+        outputs.append(op.GlobalAveragePool(op.Relu(op.ConvTranspose(x, w, strides=[2, 2], group=group))))
     for channels, size, window in ((48, 28, 3), (64, 28, 1), (16, 40, 5)):
         name = f"{channels}_{size}_{window}_bytes"
         x = input(f"x{name}", (1, channels, size, size), "uint8")

@@ -18,7 +18,16 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["channel_normalization", "convolution_along_rows", "matmul", "pool", "reductions", "rows"]
+    "kind",
+    [
+        "channel_normalization",
+        "computed_transposed_convolution",
+        "convolution_along_rows",
+        "matmul",
+        "pool",
+        "reductions",
+        "rows",
+    ],
 )
 def test_vectors(kind: str) -> None:
     tests = f"tests/codegen/kernels/vectors/test_{kind}.py"

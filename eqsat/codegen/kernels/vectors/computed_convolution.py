@@ -57,16 +57,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, w, at = task.view(0), task.view(1), _at(task)
     groups, inputs = _groups(task), w.shape[1]
     outputs, row = w.shape[0] // groups, math.prod(w.shape[1:])
-    bias = task.inputs[2] if task.has(2) else None
-    added: Sequence[tuple[str, View | np.ndarray]] = ()
-    names = {}
-    if isinstance(bias, View):
-        ones = (1,) * (x.rank - 2)
-        column = View(bias.dtype, (*bias.shape, *ones), (*bias.strides, *(0 for _ in ones)))
-        added, names = [("Add", column.broadcast(task.output.shape))], {len(task.epilogue.operands): "x2"}
-    elif bias is not None:
-        added = [("Add", bias.reshape(-1, *(1,) * (x.rank - 2)).astype(np.float32))]
-    epilogue = VectorEpilogue(preceded(task.epilogue, added), task.output.shape, 1, isa, names=names)
+    epilogue = with_bias(task, isa)
     made = convolution.results(task, epilogue)
     channel = {name: strides[1] for name, strides in made.items()}
     taps = [(n, s * d) for n, s, d in zip(at.kernel, x.strides[2:], at.dilations, strict=True)]
@@ -90,6 +81,19 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     text = f"float *restrict panels = (float *)scratch;\n{write(problem, epilogue, isa, prologue)}"
     body, helpers = finish(text, isa)
     return GeneratedKernel(body, tuple(epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+
+
+def with_bias(task: Task, isa: Isa) -> VectorEpilogue:
+    """The epilogue, which adds a bias first: computed, constant or absent."""
+    bias, ones = task.inputs[2] if task.has(2) else None, (1,) * (task.output.rank - 2)
+    added: Sequence[tuple[str, View | np.ndarray]] = ()
+    names = {}
+    if isinstance(bias, View):
+        column = View(bias.dtype, (*bias.shape, *ones), (*bias.strides, *(0 for _ in ones)))
+        added, names = [("Add", column.broadcast(task.output.shape))], {len(task.epilogue.operands): "x2"}
+    elif bias is not None:
+        added = [("Add", bias.reshape(-1, *ones).astype(np.float32))]
+    return VectorEpilogue(preceded(task.epilogue, added), task.output.shape, 1, isa, names=names)
 
 
 register(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -14,8 +15,8 @@ from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
-from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue
-from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue
+from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Packed, pack, packed_size, write
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band, Transposed, geometry
 from eqsat.schema.types import OpKey
 
@@ -25,23 +26,66 @@ def _wants(task: Task) -> Wants:
 
 
 def _generate(task: Task, isa: Isa) -> GeneratedKernel:
-    at = geometry(task)
+    w, groups = task.constant(1), int(task.attributes.get("group", 1))
+    assert w is not None
     epilogue = VectorEpilogue(task.epilogue, task.output.shape, 1, isa, first_constant=1)
-    made = convolution.results(task, epilogue)
+    bias = convolution.bias(task, groups * w.shape[1]).reshape(1, groups, -1)
     text, packed = "", []
-    for bands in product(*at.bands):
-        problem, weights = _part(task, at, bands, made, sum(map(len, packed)))
-        text += write(problem, epilogue, isa)
-        packed.append(weights)
+    for part in parts(task, convolution.results(task, epilogue), "w0", Packed()):
+        text += write(part.problem, epilogue, isa)
+        matrices = _matrices(w, part, groups)
+        biases = np.tile(bias, (len(matrices) // groups, 1, part.merged)).reshape(len(matrices), -1)
+        packed.append(pack(matrices, biases)[: part.size])
     body, helpers = finish(text, isa)
-    return GeneratedKernel(body, (np.concatenate(packed), *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
+    weights = np.concatenate([*packed, np.zeros(SLACK, np.float32)])
+    return GeneratedKernel(body, (weights, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The outputs of one band of each axis.
+
+    Attributes:
+        problem: Of all phases.
+        taps: Of the window, for each phase of each axis.
+        merged: Phases of the last axis whose outputs are the channels of one matrix.
+        start: Where its weights begin.
+        size: Floats of its weights.
+    """
+
+    problem: ImplicitGemm
+    taps: tuple[tuple[tuple[int, ...], ...], ...]
+    merged: int
+    start: int
+    size: int
+
+
+def parts(task: Task, made: Mapping[str, Shape], weights: str, layout: Packed) -> Iterator[Part]:
+    """All outputs.
+
+    Args:
+        task: The task.
+        made: Strides of the results.
+        weights: Name of the pointer to the weights of all parts.
+        layout: Of the weights.
+    """
+    at, start = geometry(task), 0
+    for bands in product(*at.bands):
+        part = _part(task, at, bands, made, weights, layout, start)
+        start += part.size
+        yield part
 
 
 def _part(
-    task: Task, at: Transposed, bands: tuple[Band, ...], made: Mapping[str, Shape], offset: int
-) -> tuple[ImplicitGemm, np.ndarray]:
-    """The outputs of one band of each axis, and their weights, which begin at an offset."""
-    x, w = task.view(0), task.constant(1)
+    task: Task,
+    at: Transposed,
+    bands: tuple[Band, ...],
+    made: Mapping[str, Shape],
+    weights: str,
+    layout: Packed,
+    start: int,
+) -> Part:
+    x, w = task.view(0), task.inputs[1]
     assert w is not None
     groups, outputs = int(task.attributes.get("group", 1)), w.shape[1]
     inputs, last = w.shape[0] // groups, x.rank - 1
@@ -50,15 +94,12 @@ def _part(
     merged = bands[-1].phases if groups == 1 and all(s[last] == outputs * s[1] for s in made.values()) else 1
     phases = tuple(band.phases if a != last or merged == 1 else 1 for a, band in spatial)
 
-    matrices = _matrices(w, bands, groups, merged)
-    channels, steps = matrices.shape[-2:]
-    bias = convolution.bias(task, groups * outputs).reshape(1, groups, outputs)
-    biases = np.tile(bias, (math.prod(phases), 1, merged)).reshape(-1, channels)
-    step = packed_size(channels, steps)
-    outer = [Axis(groups, {"x0": inputs * x.strides[1], "w0": step} | {n: outputs * s[1] for n, s in made.items()})]
+    channels, steps = merged * outputs, inputs * math.prod(len(band.taps[0]) for band in bands)
+    step = packed_size(channels, steps, bias=layout.bias)
+    outer = [Axis(groups, {"x0": inputs * x.strides[1], weights: step} | {n: outputs * s[1] for n, s in made.items()})]
     step *= groups
     for count, (a, _) in reversed(list(zip(phases, spatial, strict=True))):
-        outer.insert(0, Axis(count, {"w0": step} | {n: s[a] for n, s in made.items()}))
+        outer.insert(0, Axis(count, {weights: step} | {n: s[a] for n, s in made.items()}))
         step *= count
 
     pixels = [Axis(x.shape[0], {"x0": x.strides[0]} | {n: s[0] for n, s in made.items()})]
@@ -68,37 +109,31 @@ def _part(
     origin = {n: sum(band.first * s[a] for a, band in spatial) for n, s in made.items()}
     problem = ImplicitGemm(
         input="x0",
-        weights="w0",
+        weights=weights,
         output="y0",
         outer=collapse(outer),
         pixels=collapse(pixels),
         taps=collapse_taps([*taps, (inputs, x.strides[1])]) if steps else ((0, 1),),
         channels=channels,
         channel={n: s[1] for n, s in made.items()},
-        origin=origin | {"x0": sum(band.start * x.strides[a] for a, band in spatial), "w0": offset},
+        layout=layout,
+        origin=origin | {"x0": sum(band.start * x.strides[a] for a, band in spatial), weights: start},
     )
-    return problem, pack(matrices, biases)
+    return Part(problem, tuple(band.taps for band in bands), merged, start, step)
 
 
-def _matrices(w: np.ndarray, bands: tuple[Band, ...], groups: int, merged: int) -> np.ndarray:
-    """The weights of all phases of some bands, ``[phases * groups, channels, steps]``.
-
-    Args:
-        w: ``[groups * inputs, outputs, *window]``.
-        bands: One of each axis.
-        groups: Of channels.
-        merged: Phases of the last axis whose outputs are the channels of one matrix.
-    """
+def _matrices(w: np.ndarray, part: Part, groups: int) -> np.ndarray:
+    """The weights of all phases, ``[phases * groups, channels, steps]``, of ``[groups * inputs, outputs, *window]``."""
     inputs, outputs = w.shape[0] // groups, w.shape[1]
     grouped = np.moveaxis(w.astype(np.float32).reshape(groups, inputs, *w.shape[1:]), 1, -1)
     found = []
-    for taps in product(*(band.taps for band in bands)):
+    for taps in product(*part.taps):
         chosen = grouped
         for axis, some in enumerate(taps, start=2):
             chosen = chosen.take(some, axis)
         found.append(chosen.reshape(groups, outputs, math.prod(chosen.shape[2:])))
     stacked = np.stack(found)
-    return stacked.reshape(len(found) // merged * groups, merged * outputs, stacked.shape[-1])
+    return stacked.reshape(len(found) // part.merged * groups, part.merged * outputs, stacked.shape[-1])
 
 
 register(
