@@ -212,6 +212,12 @@ hdilcu ArgMax x:T[16,77,64] axis:1
 hdilcu ArgMin x:T[64,1000] axis:-1
 f ArgMax x:T[1000,3] axis:-1
 f ArgMax x:T[64,1000] axis:-1 select_last_index:1
+f Softmax x:T[100000,3] axis:-1
+f Softmax x:T[10000,10] axis:-1
+f LogSoftmax x:T[100000,2] axis:-1
+f ReduceMax x:T[3,1000,3] axes=-1
+f ReduceSum x:T[3000,5] axes=-1
+f ArgMax x:T[3,1000,3] axis:-1
 f LSTM x:f[50,7,33] w:w[1,148,33] r:w[1,148,37] hidden_size:37
 f LSTM x:f[50,1,31] w:w[2,124,31] r:w[2,124,31] hidden_size:31 direction:bidirectional
 f LSTM x:f[50,7,33] w:w[1,148,33] r:w[1,148,37] b:w[1,296] n:i[7] hidden_size:37

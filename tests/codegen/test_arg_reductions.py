@@ -14,7 +14,17 @@ from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from tests.codegen.kernels.kernel_cases import runnable
 
-SHAPES = [((3, 70), 1), ((3, 70), 0), ((2, 21, 9, 11), 1), ((2, 5, 37), 2), ((6,), 0), ((130, 3), 0), ((2, 1, 19), 1)]
+SHAPES = [
+    ((3, 70), 1),
+    ((3, 70), 0),
+    ((2, 21, 9, 11), 1),
+    ((2, 5, 37), 2),
+    ((6,), 0),
+    ((130, 3), 0),
+    ((2, 1, 19), 1),
+    ((3, 50, 3), 2),
+    ((101, 4), 1),
+]
 
 
 def _model(name: str, shape: tuple[int, ...], axis: int, keep: bool, last: bool, before: str = "") -> onnx.ModelProto:

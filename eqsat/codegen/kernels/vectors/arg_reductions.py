@@ -14,7 +14,7 @@ from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import load
-from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes, side_by_side
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -33,8 +33,8 @@ def _axis(task: Task) -> int:
     return int(task.attributes["axis"]) % task.view(0).rank
 
 
-def _kept(task: Task) -> list[SharedAxis]:
-    """The axes that the result has, the one whose elements lie side by side in the input at the end."""
+def _kept(task: Task, lanes: int) -> tuple[list[SharedAxis], SharedAxis | None]:
+    """The axes that the result has, and the one of which each lane has an element, if there is one."""
     x, y, axis = task.view(0), task.output, _axis(task)
     found = []
     for a, size in enumerate(x.shape):
@@ -42,22 +42,20 @@ def _kept(task: Task) -> list[SharedAxis]:
             at = a if y.rank == x.rank or a < axis else a - 1
             found.append(SharedAxis(size, {"x0": x.strides[a], "y0": y.strides[at]}, at))
     kept = merged(found)
-    innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
-    if innermost is not None:
-        kept.append(kept.pop(innermost))
-    return kept
+    innermost = side_by_side(kept, SharedAxis(x.shape[axis], {"x0": x.strides[axis]}), lanes)
+    return kept, None if innermost is None else kept.pop(innermost)
 
 
 def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     x, axis, lanes = task.view(0), _axis(task), isa.lanes()
-    kept = _kept(task)
-    along = kept[-1] if kept and kept[-1].steps["x0"] == 1 else None
+    kept, along = _kept(task, lanes)
     largest = task.operator.name == "ArgMax"
     last = bool(task.attributes.get("select_last_index"))
     size, step = x.shape[axis], x.strides[axis]
 
     def lane_load(part: VectorLoop, first: int, live: int) -> str:
-        return load(f"p + {first}", 1, live, isa)
+        apart = 1 if along is None else along.steps["x0"]
+        return load(f"p + {first * apart}", apart, live, isa)
 
     def row_load(part: VectorLoop, first: int, live: int) -> str:
         at = f"x0p + i * {part.step * step} + {(part.first + first) * step}"
@@ -70,7 +68,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 
     text = render(
         "vectors/arg_reductions.c.jinja",
-        loops=kept if along is None else kept[:-1],
+        loops=kept,
         along=along,
         parts=passes(size if along is None else along.size, lanes, _VECTORS),
         sums=_VECTORS,

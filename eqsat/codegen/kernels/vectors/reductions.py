@@ -1,7 +1,8 @@
 """Reductions of float32 over any axes, and the pools over whole planes, in vectors.
 
 Vectors lie along the axis whose elements are side by side in the input. If that one is reduced, several sums of lanes
-are added up at the end of each row; if it is kept, each lane has the sum of an element of the result.
+are added up at the end of each row; if it is kept, each lane has the sum of an element of the result. So it is where
+rows are shorter than a vector, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
+from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes, side_by_side
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
@@ -105,7 +106,7 @@ class _Writer:
         # The axis along which the epilogue has vectors is known once the strides are, and its constants depend on it.
         self.epilogue = VectorEpilogue(task.epilogue, y.shape, max(y.rank - 1, 0), isa)
         kept, reduced = self._axes()
-        self.along = kept[-1] if kept and kept[-1].steps["x0"] == 1 else None
+        self.along = kept[-1] if self._lanes(kept, reduced) is not None else None
         if self.along is not None and self.along.axis != self.epilogue.axis:
             self.epilogue = VectorEpilogue(task.epilogue, y.shape, self.along.axis, isa)
             kept, reduced = self._axes()
@@ -116,10 +117,13 @@ class _Writer:
 
     def _axes(self) -> tuple[list[SharedAxis], list[SharedAxis]]:
         kept, reduced = _split(self.task, {**self.epilogue.strides, "y0": self.task.output.strides})
-        innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
-        if innermost is not None:
+        if (innermost := self._lanes(kept, reduced)) is not None:
             kept.append(kept.pop(innermost))
         return kept, reduced
+
+    def _lanes(self, kept: list[SharedAxis], reduced: list[SharedAxis]) -> int | None:
+        """The axis of which each lane has an element of the result."""
+        return side_by_side(kept, reduced[-1] if reduced else None, self.isa.lanes())
 
     def written(self) -> GeneratedKernel:
         """The kernel."""
@@ -186,7 +190,8 @@ class _Writer:
             return pointer
 
         def element(part: VectorLoop, first: int, live: int) -> str:
-            return load(f"p + {first}", 1, live, self.isa)
+            step = along.steps["x0"]
+            return load(f"p + {first * step}", step, live, self.isa)
 
         def finished(part: VectorLoop, first: int, live: int) -> str:
             return self._finished(address(part, first), live, along.steps["y0"])

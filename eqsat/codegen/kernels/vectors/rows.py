@@ -16,10 +16,14 @@ from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Wan
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
+from eqsat.codegen.kernels.vectors import short_rows
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
+from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
+_SHORT = 4
+"""Vectors of a row that stay in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +113,13 @@ def row_kernel(
     *,
     scratch: int = 0,
     names: Mapping[int, str] | None = None,
+    most: int = 0,
     **values: object,
 ) -> GeneratedKernel:
-    """A kernel over rows of so many elements along an axis, contiguous in input and output."""
+    """A kernel over rows of so many elements along an axis, contiguous in input and output.
+
+    Rows of up to ``most`` vectors are ``short``: each vector is a part.
+    """
     x, y = task.view(0), task.output
     epilogue = VectorEpilogue(task.epilogue, y.shape, axis, isa, first_constant=len(weights), names=names)
     made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
@@ -122,12 +130,12 @@ def row_kernel(
     ]
     lanes = isa.lanes()
     arrays = tuple(f"w{i}" for i in range(len(weights)))
-    parts = [
-        RowVectors(first, count, live, isa, arrays, epilogue)
-        for first, count, live in ((0, columns // lanes, lanes), (columns // lanes * lanes, 1, columns % lanes))
-        if count and live
-    ]
-    text = render(template, loops=loops, pointers=pointers, parts=parts, **values)
+    whole, rest = (0, columns // lanes, lanes), (columns // lanes * lanes, 1, columns % lanes)
+    pieces, short = [whole, rest], not is_free(columns) and columns <= most * lanes
+    if short:
+        pieces = [*((k * lanes, 1, lanes) for k in range(columns // lanes)), rest]
+    parts = [RowVectors(first, count, live, isa, arrays, epilogue) for first, count, live in pieces if count and live]
+    text = render(template, loops=loops, pointers=pointers, parts=parts, short=short, **values)
     body, helpers = finish(text, isa)
     return GeneratedKernel(body, (*weights, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
@@ -139,8 +147,11 @@ def _softmax_wants(task: Task) -> Wants:
 
 def _softmax(task: Task, isa: Isa) -> GeneratedKernel:
     axis = _axis(task)
+    if short_rows.are_short(task, axis, isa):
+        return short_rows.softmax(task, axis, isa)
     log = task.operator.name == "LogSoftmax"
-    return row_kernel("vectors/softmax.c.jinja", task, task.view(0).shape[axis], axis, isa, (), log=log)
+    columns, lanes = task.view(0).shape[axis], isa.lanes()
+    return row_kernel("vectors/softmax.c.jinja", task, columns, axis, isa, (), most=_SHORT, log=log, lanes=lanes)
 
 
 def _accepts_normalization(task: Task) -> bool:

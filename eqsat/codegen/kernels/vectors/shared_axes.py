@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eqsat.schema.size_questions import any_free
+
 
 @dataclass(frozen=True, slots=True)
 class SharedAxis:
@@ -50,6 +52,24 @@ def merged(axes: Sequence[SharedAxis]) -> list[SharedAxis]:
         else:
             found.append(axis)
     return found
+
+
+def side_by_side(kept: Sequence[SharedAxis], along: SharedAxis | None, lanes: int) -> int | None:
+    """The kept axis of which each lane has an element of the result: the innermost in the input, or one of several
+    rows that are shorter than a vector. None where vectors lie along the rows.
+
+    Args:
+        kept: The axes of the result.
+        along: The innermost of those that are reduced.
+        lanes: Of a vector.
+    """
+    innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
+    if innermost is not None or lanes == 1 or along is None or not kept or any_free([a.size for a in (*kept, along)]):
+        return innermost
+    if along.steps["x0"] != 1 or along.size > lanes:
+        return None
+    largest = max(range(len(kept)), key=lambda k: kept[k].size)
+    return largest if kept[largest].size >= lanes else None
 
 
 def passes(size: int, lanes: int, most: int) -> list[VectorLoop]:

@@ -52,9 +52,37 @@ def test_softmax(gaps, log):
         ((7, 3), -1),
         ((5,), 0),
         ((4, 6, 9), 0),
+        ((1003, 3), -1),
+        ((5, 2, 33, 4), -1),
+        ((3, 2, 41), 1),
+        ((2, 7, 19, 5), 1),
+        ((300, 1), -1),
+        ((37, 12), -1),
+        ((37, 23), -1),
     ]
     cases = [softmax_case((rng.standard_normal(s) * 10).astype(np.float32), axis, log) for s, axis in shapes]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_epilogues_of_short_rows(log: bool):
+    """Operands of any shape: lanes have the rows of one axis."""
+    rng = np.random.default_rng(3)
+    cases = []
+    for shape, axis, other in (
+        ((5, 2, 33, 4), -1, (5, 2, 33, 4)),
+        ((90, 3), -1, (3,)),
+        ((90, 3), 1, (90, 1)),
+        ((2, 3, 41), 1, (3, 41)),
+    ):
+        case = softmax_case(rng.standard_normal(shape).astype(np.float32), axis, log)
+        added = rng.standard_normal(other).astype(np.float32)
+        case.steps, case.operands = [step("Add", 0, 1)], [added]
+        case.constant_operands = frozenset({0} if len(cases) % 2 else ())
+        case.expected = case.expected + added
+        case.tolerance = case.tolerance + UNIT * (np.abs(case.expected) + np.abs(added))
+        cases.append(case)
+    run(cases, rng=rng)
 
 
 def test_softmax_of_extremes():
@@ -66,7 +94,14 @@ def test_softmax_of_extremes():
     nan[1, 4], nan[3, 18] = np.nan, np.nan
     nan[4] = -np.inf
     with np.errstate(invalid="ignore"):
-        run([softmax_case(rows, 1), softmax_case(nan, 1), softmax_case(rows, 0)])
+        run(
+            [
+                softmax_case(rows, 1),
+                softmax_case(nan, 1),
+                softmax_case(rows, 0),
+                softmax_case(np.tile(nan[:, 12:], (4, 1)), 1),
+            ]
+        )
 
 
 def test_softmax_with_epilogue():
