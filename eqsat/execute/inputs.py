@@ -16,10 +16,12 @@ from eqsat.model.maps import is_map
 from eqsat.model.read.dims import binding_hint, free_sizes
 from eqsat.model.read.given_sizes import Bound
 from eqsat.model.symbols import by_known_names
-from eqsat.ops.operators import has
+from eqsat.ops.operators import has, operator
+from eqsat.ops.quantization_role import Role
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key
 from eqsat.schema.chosen_sizes import completed
+from eqsat.schema.types import OpKey
 
 _ELEMENTS = 2
 """Of a random sequence."""
@@ -45,8 +47,8 @@ def complete_inputs(
     """The given inputs, and random ones for the rest.
 
     Floats are drawn from N(0, 1) and 8-bit integers from their whole range. Wider integers are drawn from the range of
-    the axis that they index if a Gather shows it, otherwise from {0, 1}; strings from a few words, or numerals if a
-    Cast turns them into numbers. A Loop makes one to three rounds if an input decides that. Each input has its own
+    the axis that they index if a Gather shows it, which may be a free size, otherwise from {0, 1}; strings from a few
+    words, or numerals if a Cast turns them into numbers. A Loop makes one to three rounds if an input decides that. Each input has its own
     random stream, by name.
 
     Args:
@@ -183,7 +185,7 @@ def _tensor(
         goes_on = any(node.op_type == "Loop" and index == 1 for node, index in _readers(model, value))
         return np.ones(shape, dtype) if goes_on else rng.integers(0, 2, shape).astype(dtype)
     if value.dtype.is_integer():
-        low, high = _integer_range(model, value)
+        low, high = _integer_range(model, value, sizes)
         return rng.integers(low, high, shape).astype(dtype)
     if value.dtype == ir.DataType.STRING:
         words = _NUMERALS if _is_cast(model, value) else _WORDS
@@ -197,29 +199,36 @@ def _is_cast(model: ir.Model, value: ir.Value) -> bool:
 
 
 def _readers(model: ir.Model, value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """The nodes that read a value, each with its input position, looking through movement and into functions."""
+    """The nodes that read elements of a value, each with its input position, also in other places and in functions."""
     for node, index in value.uses():
         function = model.functions.get(node.op_identifier())
         if function is not None:
             yield from _readers(model, function.inputs[index])
             continue
         yield node, index
-        if index == 0 and has(op_key(node), Trait.REARRANGES):
-            yield from _readers(model, node.outputs[0])
+        if index == 0 and _keeps_elements(op_key(node)):
+            for output in node.outputs:
+                yield from _readers(model, output)
 
 
-def _integer_range(model: ir.Model, value: ir.Value) -> tuple[int, int]:
+def _keeps_elements(op: OpKey) -> bool:
+    """Whether the results of an operator are elements of its first operand."""
+    role = operator(op).quantization
+    return has(op, Trait.REARRANGES) or (isinstance(role, Role) and role.moves)
+
+
+def _integer_range(model: ir.Model, value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, int]:
     assert value.dtype is not None
     width = value.dtype.bitwidth
     if width <= 8:
         return (-(1 << width - 1), 1 << width - 1) if value.dtype.is_signed() else (0, 1 << width)
     if any(node.op_type == "Loop" and index == 0 for node, index in _readers(model, value)):
         return 1, MOST_ROUNDS + 1
-    sizes = _indexed_sizes(model, value)
-    return 0, max(1, min(sizes)) if sizes else 2
+    indexed = _indexed_sizes(model, value, sizes)
+    return 0, max(1, min(indexed)) if indexed else 2
 
 
-def _indexed_sizes(model: ir.Model, value: ir.Value) -> list[int]:
+def _indexed_sizes(model: ir.Model, value: ir.Value, sizes: Mapping[str, int]) -> list[int]:
     """Lengths of the axes that a value indexes."""
     found: list[int] = []
     for node, index in _readers(model, value):
@@ -229,6 +238,7 @@ def _indexed_sizes(model: ir.Model, value: ir.Value) -> list[int]:
             if data is None or data.shape is None or (axis is not None and axis.ref_attr_name):
                 continue
             size = data.shape[axis.as_int() if axis is not None else 0]
+            size = size.evaluate(sizes) if isinstance(size, ir.SymbolicDim) else size
             if isinstance(size, int):
                 found.append(size)
     return found

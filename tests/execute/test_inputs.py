@@ -79,6 +79,18 @@ def test_indices_stay_within_what_they_index(text: str) -> None:
     assert set(indices.tolist()) == set(range(5))
 
 
+@pytest.mark.parametrize("read", ["r = Gather(edges, row) k = Reshape(r, all)", "k, o = Split<num_outputs = 2>(edges)"])
+def test_indices_into_a_free_size_stay_within_it(read: str) -> None:
+    """The edges of a graph network: the number of nodes is free, and one row of the edges is taken."""
+    loaded = model(
+        f"g (int64[2, 300] edges, float[nodes, 4] features) => (y) <int64 row = {{1}}, int64[1] all = {{-1}}>"
+        f" {{ {read} y = Gather(features, k) }}"
+    )
+    for nodes in (1, 5):
+        drawn = complete_inputs(loaded, dims={"nodes": nodes})["edges"]
+        assert set(drawn.flat) == set(range(nodes))
+
+
 def test_initialisers_among_the_inputs_need_no_value() -> None:
     loaded = model("g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }")
     assert input_names(loaded) == ["x"]

@@ -119,3 +119,11 @@ def test_onnx_runtime_is_not_asked_for_scans_that_hand_on_inputs(outputs: str) -
     sums = "c" in outputs
     np.testing.assert_array_equal(found["e"], start + rows.sum(axis=0) if sums else start)
     np.testing.assert_array_equal(found["y"], rows if outputs.endswith("b") else [start, start + rows[0] * sums])
+
+
+def test_a_refusal_says_what_was_found_and_no_codes() -> None:
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(Failed) as caught:
+        FallbackOracle()(OpKey("", "Gather"), (("axis", 0),), [np.ones(3, np.float32), np.array([7])], 1)
+    assert str(caught.value).startswith("onnxruntime: indices element out of data bounds, idx=7")
+    assert "Status Message" not in str(caught.value)
