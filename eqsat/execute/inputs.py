@@ -48,8 +48,8 @@ def complete_inputs(
 
     Floats are drawn from N(0, 1) and 8-bit integers from their whole range. Wider integers are drawn from the range of
     the axis that they index if a Gather shows it, which may be a free size, otherwise from {0, 1}; strings from a few
-    words, or numerals if a Cast turns them into numbers. A Loop makes one to three rounds if an input decides that. Each
-    input has its own random stream, by name.
+    words, or numerals if a Cast turns them into numbers. A Loop makes one to three rounds if an input decides that.
+    Each input has its own random stream, by name.
 
     Args:
         model: The model.

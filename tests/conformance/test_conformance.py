@@ -29,6 +29,7 @@ def test_expected_cases_pass(part: int):
     assert sum(o == "pass" for o in outcomes.values()) > len(outcomes) - 20
 
 
+@pytest.mark.slow
 def test_the_promised_selection_is_as_large_as_it_was():
     ours = [name for name, case in cases.cases("node").items() if cases.is_ours(case)]
     passing = {i.partition("/")[2] for i in conformance.expected() if i.startswith("node/")}

@@ -59,6 +59,7 @@ def test_each_rule_adds_the_same_in_each_layer(searches: dict[int, Search]) -> N
         assert added[48][rule] - added[24][rule] == 2 * (added[24][rule] - added[12][rule]), rule
 
 
+@pytest.mark.slow
 def test_rounds_do_not_depend_on_depth(searches: dict[int, Search]) -> None:
     assert {s.saturation.stop_reason for s in searches.values()} == {"saturated"}
     rounds = {depth: s.saturation.iterations for depth, s in searches.items()}
@@ -66,6 +67,7 @@ def test_rounds_do_not_depend_on_depth(searches: dict[int, Search]) -> None:
     assert rounds[48] == rounds[4]
 
 
+@pytest.mark.slow
 def test_views_between_windows_do_not_multiply() -> None:
     """They have many spellings in a layer, and as many in each."""
     sizes = {}

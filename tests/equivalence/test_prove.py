@@ -281,6 +281,7 @@ def test_values_that_are_equal_by_chance_prove_nothing() -> None:
     assert found.counterexample is None
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_user_closes_the_gap(tmp_path: Any) -> None:
     a, b = (
         text("y = Softplus(x)"),

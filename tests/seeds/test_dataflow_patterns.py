@@ -148,6 +148,7 @@ def test_attention_at_the_documents_size() -> None:
     assert result.cost < result.baseline_cost and result.stop_reason == "optimal"
 
 
+@pytest.mark.slow
 def test_other_softmax_axes_are_no_attention() -> None:
     x = [eqsat.input(name, (4, 6, 5)) for name in "qkv"]
     scores = op.MatMul(x[0], op.Transpose(x[1], perm=[0, 2, 1])) * np.float32(SCALE)

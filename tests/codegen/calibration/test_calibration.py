@@ -113,6 +113,7 @@ def test_noise_and_outliers_do_not_decide(kernels: list[KernelInfo]):
     assert found["byte_rate"] == pytest.approx(1, rel=0.15)
 
 
+@pytest.mark.slow
 def test_what_nothing_is_measured_of_stays(kernels: list[KernelInfo]):
     convolutions = [k for k in kernels if k.family == "direct convolution"]
     found = calibrated(HOST, TEXT, timed(convolutions, changed(TEXT, {"dense_rate": 2.0, "table_rate": 3.0})))

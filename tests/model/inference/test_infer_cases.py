@@ -57,6 +57,7 @@ def test_every_output_has_the_type_it_has() -> None:
     assert checked > 1100
 
 
+@pytest.mark.slow
 def test_rank_alone_gives_no_wrong_dimension() -> None:
     """With all dimensions unknown, what is inferred must still agree with what is computed."""
     wrong = []

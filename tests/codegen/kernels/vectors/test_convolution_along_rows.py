@@ -52,6 +52,7 @@ def test_epilogues() -> None:
     run([with_epilogue(rng, case) for case in cases(rng)[::2]], rng=rng)
 
 
+@pytest.mark.slow
 def test_undefined_behaviour() -> None:
     rng = np.random.default_rng(5)
     flags = [flag for flag in SANITIZERS if "recover" in flag] + ["-fsanitize=undefined"]

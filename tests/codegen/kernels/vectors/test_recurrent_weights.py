@@ -21,6 +21,7 @@ COMPUTED = [("w",), ("r",), ("b",), ("w", "r"), ("w", "b"), ("r", "b"), ("w", "r
 PEDANTIC = ("-pedantic", "-Wshadow", "-Wconversion", "-DMODEL_SCALAR")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("computed", COMPUTED, ids="_".join)
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_some_are_constant(kind: str, more: dict[str, Any], computed: tuple[str, ...]) -> None:
@@ -29,6 +30,7 @@ def test_some_are_constant(kind: str, more: dict[str, Any], computed: tuple[str,
         close(CModel(load(model), flags=(*STRICT, *UNDEFINED)), model, feeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", [*runnable()], ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_instruction_sets(kind: str, more: dict[str, Any], isa: Isa) -> None:
