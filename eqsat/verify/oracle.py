@@ -309,8 +309,9 @@ _SHORT_CONSTANTS = "for float64, because the constants of the definition are flo
 
 def _has_short_constants(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> bool:
     """Whether the others compute by the standard's definition, which rounds 2/pi and 0.044715 to float32."""
-    is_wide = isinstance(inputs[0], np.ndarray) and inputs[0].dtype == np.float64
-    return op == OpKey("", "Gelu") and dict(attrs).get("approximate") == "tanh" and is_wide
+    if op != OpKey("", "Gelu") or dict(attrs).get("approximate") != "tanh":
+        return False
+    return isinstance(inputs[0], np.ndarray) and inputs[0].dtype == np.float64
 
 
 MOST_ROUNDS = 1 << 13

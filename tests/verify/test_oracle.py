@@ -53,6 +53,12 @@ def test_a_gelu_of_float64_may_be_moved() -> None:
     assert {nodes[0].op.name for nodes in results} == {"Gelu", "Transpose"}
 
 
+def test_operators_without_operands_are_asked_for() -> None:
+    oracle, op_ = FallbackOracle(), OpKey("", "Constant")
+    (found,) = oracle(op_, make_attrs(op_, {"value_float": 2.5}), [], 1)
+    assert found == np.float32(2.5) and oracle.said() != ("eqsat",)
+
+
 def test_the_reference_spreads_scales_of_channels_over_the_wrong_axis() -> None:
     op, one = OpKey("", "QLinearConv"), np.float32(1)
     x, w = np.ones((1, 1, 3), np.uint8), np.arange(1, 11, dtype=np.uint8).reshape(5, 1, 2)
