@@ -29,6 +29,8 @@ INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#includ
 INCLUDES += f"{BLOCK_WITHIN}\n"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
+"""Those that need nothing loaded before the process."""
 QUICK = os.environ.get("EQSAT_TEST_OPTIMIZATION", "-O0")
 """How kernels are compiled whose values are what counts: vectors are written out, so that the compiler has nothing to
 find and takes a quarter of the time. Some tests set their own level; `make check-c` runs all of them with `-O3`.

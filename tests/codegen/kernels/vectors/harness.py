@@ -27,6 +27,7 @@ from tests.codegen.kernels.kernel_cases import (
     INCLUDES,
     QUICK,
     SANITIZERS,
+    UNDEFINED,
     Memory,
     compiled,
     compiler_environment,
@@ -161,6 +162,7 @@ def _check(name: str, case: Case, found: np.ndarray) -> None:
 __all__ = [
     "INCLUDES",
     "SANITIZERS",
+    "UNDEFINED",
     "UNIT",
     "Case",
     "Memory",

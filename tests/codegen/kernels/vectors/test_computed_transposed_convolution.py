@@ -14,7 +14,7 @@ from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from tests.codegen.kernels.vectors.harness import SANITIZERS, Case, run
+from tests.codegen.kernels.vectors.harness import UNDEFINED, Case, run
 from tests.codegen.kernels.vectors.test_random import with_epilogue
 from tests.codegen.kernels.vectors.test_transposed_convolution import SHAPES, transposed_case
 
@@ -40,8 +40,7 @@ def test_epilogues() -> None:
 @pytest.mark.slow
 def test_undefined_behaviour() -> None:
     rng = np.random.default_rng(5)
-    flags = [flag for flag in SANITIZERS if "recover" in flag] + ["-fsanitize=undefined"]
-    run(cases(rng)[1::3], rng=rng, optimization="-O1", flags=flags)
+    run(cases(rng)[1::3], rng=rng, optimization="-O1", flags=UNDEFINED)
 
 
 def test_scalar_kernels_are_standard_c() -> None:
