@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqsat.codegen.isa import SCALAR
+from eqsat.codegen.isa import AVX2, SCALAR
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNDEFINED, UNIT, Case, run, step
 
@@ -120,6 +120,13 @@ def test_epilogues():
         made.tolerance = made.tolerance * np.abs(weight) + UNIT * 8 * np.abs(weight)
         cases.append(made)
     run(cases)
+
+
+@pytest.mark.parametrize(("columns", "shares"), [(3, True), (8, True), (9, False), (40, False)])
+def test_short_rows_share_vectors(columns: int, shares: bool):
+    """Then no sum of lanes ends a row."""
+    family, task = case("ReduceSum", np.ones((1001, columns), np.float32), (1,)).build(None)
+    assert ("total" not in family.generate(task, AVX2).body) == shares
 
 
 def _mixed(seed: int) -> list[Case]:

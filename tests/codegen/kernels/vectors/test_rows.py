@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eqsat.codegen.isa import AVX2
 from eqsat.schema.types import OpKey
-from tests.codegen.kernels.vectors.harness import UNIT, Case, run, step
+from tests.codegen.kernels.vectors.harness import UNDEFINED, UNIT, Case, run, step
 
 
 def softmax_case(x, axis, log=False, **more):
@@ -62,6 +63,20 @@ def test_softmax(gaps, log):
     ]
     cases = [softmax_case((rng.standard_normal(s) * 10).astype(np.float32), axis, log) for s, axis in shapes]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+@pytest.mark.parametrize(("columns", "shares"), [(3, True), (12, True), (13, False), (40, False)])
+def test_short_rows_share_vectors(columns: int, shares: bool):
+    """Then no sum of lanes ends a row."""
+    family, task = softmax_case(np.ones((1003, columns), np.float32), 1).build(None)
+    assert ("total" not in family.generate(task, AVX2).body) == shares
+
+
+def test_undefined_behaviour_of_short_rows():
+    rng = np.random.default_rng(4)
+    shapes = ((1003, 3), 1), ((5, 2, 33, 4), -1), ((3, 2, 41), 1), ((37, 23), 1)
+    cases = [softmax_case(rng.standard_normal(s).astype(np.float32), axis, k > 1) for k, (s, axis) in enumerate(shapes)]
+    run(cases, rng=rng, optimization="-O1", flags=UNDEFINED)
 
 
 @pytest.mark.parametrize("log", [False, True])
