@@ -70,3 +70,12 @@ def test_threads_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     for (name, found), tolerance in zip(compiled.run(feeds).items(), (1e-5, 2e-2), strict=True):
         np.testing.assert_allclose(found, np.asarray(wanted[name]), rtol=tolerance, atol=tolerance)
         np.testing.assert_array_equal(found, alone[name])
+
+
+def test_no_images_have_a_price_and_a_kernel() -> None:
+    x, w = eqsat.input("x", (0, 4, 5, 5)), eqsat.input("w", (4, 6, 3, 3))
+    result = eqsat.optimize(eqsat.graph(op.ConvTranspose(x, w, strides=[2, 2])), host="c")
+    feeds = {"x": np.zeros((0, 4, 5, 5), np.float32), "w": np.ones((4, 6, 3, 3), np.float32)}
+    for backend in ("numpy", "c"):
+        (found,) = result.run(feeds, backend=backend).values()
+        assert found.shape == (0, 6, 11, 11)
