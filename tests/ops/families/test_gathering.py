@@ -116,3 +116,5 @@ def test_indices_out_of_range_are_refused(index: int):
     ):
         with pytest.raises(ExecutionError, match="indices must be in"):
             run_ours(OpKey("", name), {}, inputs)
+    with pytest.raises(ExecutionError, match="an axis without elements has no indices"):
+        run_ours(OpKey("", "Gather"), {}, [x[:0], np.array([index])])
