@@ -30,8 +30,8 @@ def _checked(indices: np.ndarray, length: int) -> np.ndarray:
         IndexError: One is out of range.
     """
     if indices.size and (indices.min() < -length or indices.max() >= length):
-        allowed = f"indices must be in [{-length}, {length - 1}]" if length else "an axis without elements has no indices"
-        raise IndexError(f"{allowed}; got {indices.min()} .. {indices.max()}")
+        given = f"indices must be in [{-length}, {length - 1}]" if length else "an axis without elements has no indices"
+        raise IndexError(f"{given}; got {indices.min()} .. {indices.max()}")
     return np.where(indices < 0, indices + length, indices)
 
 
