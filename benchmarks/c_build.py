@@ -34,11 +34,11 @@ def stages(name: str, folder: Path, weights: str, isas: Sequence[str]) -> Row:
     from eqsat.codegen.folder import write_folder
     from eqsat.codegen.generate import generate
     from eqsat.codegen.isa import ALL, find
-    from eqsat.codegen.weights import FORMS, Form
+    from eqsat.codegen.weights import FORMS, WeightsForm
     from eqsat.search import Search
 
     row: Row = {}
-    forms: dict[str, Form] = {form: form for form in FORMS}
+    forms: dict[str, WeightsForm] = {form: form for form in FORMS}
 
     def lap(stage: str) -> None:
         row[stage] = time.process_time() - sum(row.values())

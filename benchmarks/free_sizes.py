@@ -27,7 +27,7 @@ from eqsat import op
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.given_sizes import Size
+from eqsat.model.read.given_sizes import GivenSize
 
 Row = dict[str, Any]
 Ranges = Mapping[str, tuple[int, int, int]]
@@ -93,7 +93,7 @@ def points(ranges: Ranges) -> list[dict[str, int]]:
 def rows_of(name: str, model: Any, ranges: Ranges, pairs: int, notes: Mapping[str, Any]) -> Iterator[Row]:
     """One row for each of some sizes."""
     loaded = load(model)
-    dims: dict[str, Size] = dict(ranges)
+    dims: dict[str, GivenSize] = dict(ranges)
     free = CModel(loaded, dims=dims)
     for sizes in points(ranges):
         fixed = CModel(loaded, dims=sizes)

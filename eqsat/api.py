@@ -12,14 +12,14 @@ from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
-from eqsat.model.read.given_sizes import Bound, Size
+from eqsat.model.read.given_sizes import Bound, GivenSize
 from eqsat.model.save import save
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.optimization import optimized
 from eqsat.partition.partition_functions import PartitionFunction
-from eqsat.progress import Shown, received, shows_progress
+from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.result import Result
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.selection import NumericsClass
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from eqsat.backends.coverage import Coverage
-    from eqsat.backends.find_backends import Given
+    from eqsat.backends.find_backends import GivenBackend
     from eqsat.codegen.means import Means
     from eqsat.quantization.calibration_data import DataSource
     from eqsat.quantization.methods import AnyMethod
-    from eqsat.quantization.noise_limits import Budget
-    from eqsat.quantization.options import Activation, Conversions
+    from eqsat.quantization.noise_limits import NoiseBudget
+    from eqsat.quantization.options import ActivationType, Conversions
     from eqsat.quantization.result import QuantizationResult
 
 PATIENCE = 20.0
@@ -48,7 +48,7 @@ __all__ = ["Result", "compare", "compile", "load", "optimize", "prove", "quantiz
 
 @checks_arguments
 def load(
-    source: Source,
+    source: GivenModel,
     *,
     dims: Mapping[str, Bound] | None = None,
     values: Mapping[str, Any] | None = None,
@@ -77,13 +77,13 @@ def load(
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def optimize(
-    source: Source,
+    source: GivenModel,
     targets: str | Sequence[str | Path | Target] = (),
     *,
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
@@ -95,7 +95,7 @@ def optimize(
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
-    progress: Shown = None,
+    progress: ProgressOption = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
@@ -176,15 +176,15 @@ def optimize(
 @shows_progress
 @within_bounds(lambda seconds: PATIENCE * seconds)
 def quantize(
-    source: Source,
+    source: GivenModel,
     calibration: DataSource,
     targets: str | Sequence[str | Path | Target] = (),
     *,
     host: str | Path | Target | None = None,
-    budget: Budget = None,
+    budget: NoiseBudget = None,
     method: AnyMethod = "minmax",
     percentile: float = 99.99,
-    activation: Activation = "uint8",
+    activation: ActivationType = "uint8",
     symmetric: bool = False,
     per_channel: bool = True,
     balance: bool = True,
@@ -194,7 +194,7 @@ def quantize(
     conversions: Conversions = "disabled",
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     opset: int | None = None,
@@ -208,7 +208,7 @@ def quantize(
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
-    progress: Shown = None,
+    progress: ProgressOption = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     trust: bool = False,
 ) -> QuantizationResult:
@@ -310,14 +310,14 @@ def quantize(
 @checks_arguments
 @within_bounds()
 def run(
-    source: Source,
+    source: GivenModel,
     inputs: Mapping[str, np.ndarray],
     *,
     dims: Mapping[str, Bound] | None = None,
     declarations: Sequence[Declaration] = (),
     backend: Means = "numpy",
     vendors: Collection[str] = (),
-    backends: Sequence[Given] = (),
+    backends: Sequence[GivenBackend] = (),
     coverage: dict[str, Coverage] | None = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
@@ -354,8 +354,8 @@ def run(
 @checks_arguments
 @within_bounds()
 def compare(
-    first: Source,
-    second: Source,
+    first: GivenModel,
+    second: GivenModel,
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     dims: Mapping[str, Bound] | None = None,
@@ -395,12 +395,12 @@ def compare(
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def prove(
-    first: Source,
-    second: Source,
+    first: GivenModel,
+    second: GivenModel,
     *,
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
@@ -408,7 +408,7 @@ def prove(
     seed: int = 0,
     time_limit: float = 60.0,
     memory_limit: int | str | None = None,
-    progress: Shown = None,
+    progress: ProgressOption = None,
     trust: bool = False,
 ) -> Equivalence:
     """Proves by rules that two models are equal, or finds an input on which they differ.

@@ -25,7 +25,7 @@ MOST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArgumentKind:
     """What an argument may be.
 
     Attributes:
@@ -83,52 +83,56 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike))
 
 
-_SWITCH = Kind(_is_bool, "True or False")
-_PATH = Kind(_is_path, "a path")
-_NUMBER = Kind(_is_number, "a number")
-_COUNT = Kind(_is_count, "a whole number")
-_SEED = Kind(lambda value: _is_count(value) and value >= 0, "a whole number, 0 or more,")
-_NAME = Kind(lambda value: isinstance(value, str), "a name")
+_SWITCH = ArgumentKind(_is_bool, "True or False")
+_PATH = ArgumentKind(_is_path, "a path")
+_NUMBER = ArgumentKind(_is_number, "a number")
+_COUNT = ArgumentKind(_is_count, "a whole number")
+_SEED = ArgumentKind(lambda value: _is_count(value) and value >= 0, "a whole number, 0 or more,")
+_NAME = ArgumentKind(lambda value: isinstance(value, str), "a name")
 
-KINDS: Mapping[str, Kind] = {
-    "inputs": Kind(_is_mapping, "a mapping from input name to array", '{"x": array}'),
-    "dims": Kind(_is_mapping, "a mapping from dimension to size", 'dims={"batch": 1} or dims={"batch": (1, 64)}'),
-    "values": Kind(_is_mapping, "a mapping from input name to value", 'values={"sr": 16000}'),
-    "partition_functions": Kind(
+KINDS: Mapping[str, ArgumentKind] = {
+    "inputs": ArgumentKind(_is_mapping, "a mapping from input name to array", '{"x": array}'),
+    "dims": ArgumentKind(
+        _is_mapping, "a mapping from dimension to size", 'dims={"batch": 1} or dims={"batch": (1, 64)}'
+    ),
+    "values": ArgumentKind(_is_mapping, "a mapping from input name to value", 'values={"sr": 16000}'),
+    "partition_functions": ArgumentKind(
         lambda value: _is_mapping(value) and all(callable(function) for function in value.values()),
         "a mapping from composite to function",
         'partition_functions={"dnnl.conv2d_relu": function}',
     ),
-    "rules": Kind(_is_list_of_rules, "a list of rule files or rules", 'rules=["my.rules"]'),
-    "targets": Kind(
+    "rules": ArgumentKind(_is_list_of_rules, "a list of rule files or rules", 'rules=["my.rules"]'),
+    "targets": ArgumentKind(
         _is_targets, "a target by name, by path or as read from a file, or a list of them,", 'targets=["dnnl"]'
     ),
-    "host": Kind(_is_target, "a host by name, by path or as read from a file", 'host="ort"'),
-    "declarations": Kind(_is_list, "a list of files or operators", 'declarations=["my.rules"]'),
-    "backends": Kind(_is_list, "a list of backends or Python files", 'backends=["my_backend.py"]'),
-    "vendors": Kind(_is_list_of_names, "a list of targets by name", 'vendors=["dnnl"]'),
-    "isas": Kind(_is_list_of_names, "a list of instruction sets by name", 'isas=["avx2"]'),
-    "ops": Kind(lambda value: isinstance(value, str) or _is_list_of_names(value), "a list of domains", 'ops=["onnx"]'),
-    "skip": Kind(_is_list_of_names, "a list of names of nodes", 'skip=["conv_1"]'),
-    "nodes": Kind(_is_list_of_names, "a list of names of nodes", 'nodes=["conv_1"]'),
-    "names": Kind(_is_list_of_names, "a list of names of rules", 'names=["my_rule"]'),
-    "operators": Kind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
-    "progress": Kind(
+    "host": ArgumentKind(_is_target, "a host by name, by path or as read from a file", 'host="ort"'),
+    "declarations": ArgumentKind(_is_list, "a list of files or operators", 'declarations=["my.rules"]'),
+    "backends": ArgumentKind(_is_list, "a list of backends or Python files", 'backends=["my_backend.py"]'),
+    "vendors": ArgumentKind(_is_list_of_names, "a list of targets by name", 'vendors=["dnnl"]'),
+    "isas": ArgumentKind(_is_list_of_names, "a list of instruction sets by name", 'isas=["avx2"]'),
+    "ops": ArgumentKind(
+        lambda value: isinstance(value, str) or _is_list_of_names(value), "a list of domains", 'ops=["onnx"]'
+    ),
+    "skip": ArgumentKind(_is_list_of_names, "a list of names of nodes", 'skip=["conv_1"]'),
+    "nodes": ArgumentKind(_is_list_of_names, "a list of names of nodes", 'nodes=["conv_1"]'),
+    "names": ArgumentKind(_is_list_of_names, "a list of names of rules", 'names=["my_rule"]'),
+    "operators": ArgumentKind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
+    "progress": ArgumentKind(
         lambda value: callable(value) or isinstance(value, bool),
         "a function of an event, or True or False",
         "progress=print",
     ),
-    "sources": Kind(
+    "sources": ArgumentKind(
         lambda value: _is_rule(value) or _is_list_of_rules(value),
         "a rule file, a rule, or a list of them",
         'sources=["my.rules"]',
     ),
-    "declaration": Kind(
+    "declaration": ArgumentKind(
         lambda value: isinstance(value, str),
         "the text of a declaration",
         'eqsat.operator("acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha")',
     ),
-    **dict.fromkeys(("reference", "types"), Kind(callable, "a function")),
+    **dict.fromkeys(("reference", "types"), ArgumentKind(callable, "a function")),
     "name": _NAME,
     "seed": _SEED,
     "path": _PATH,
@@ -179,7 +183,7 @@ def require_kind(name: str, value: Any) -> None:
         raise ArgumentError(f"{kind.wording} is required", place=name, actual=_shown(value), hint=_hint(kind, value))
 
 
-def _hint(kind: Kind, value: Any) -> str:
+def _hint(kind: ArgumentKind, value: Any) -> str:
     """How the argument is written; a name or path alone is shown as the list that was meant."""
     key, _, _ = kind.example.partition("=[")
     if _is_path(value) and kind.example.endswith('"]'):

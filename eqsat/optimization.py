@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.report.provenance import provenance
 from eqsat.result import Result
 from eqsat.search import Search
@@ -13,7 +13,7 @@ from eqsat.stages.options import Objective, SearchOptions
 
 
 def optimized(
-    source: Source,
+    source: GivenModel,
     options: SearchOptions,
     objective: Objective = "best",
     *,

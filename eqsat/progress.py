@@ -20,7 +20,7 @@ from eqsat.text import shown
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-Shown = Progress | bool | None
+ProgressOption = Progress | bool | None
 """What receives events: a function; False for nothing, True for lines on stderr; None for a line where people look."""
 
 _DECIDED: ContextVar[bool] = ContextVar("progress is decided", default=False)
@@ -49,7 +49,7 @@ _DOING = {
 
 
 def shows_progress(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorates a public function: its argument ``progress`` may be anything that :data:`Shown` is."""
+    """Decorates a public function: its argument ``progress`` may be anything that :data:`ProgressOption` is."""
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -61,13 +61,13 @@ def shows_progress(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def received(progress: Shown) -> Progress | None:
+def received(progress: ProgressOption) -> Progress | None:
     """What :func:`shows_progress` gave a function."""
     return progress if callable(progress) else None
 
 
 @contextmanager
-def showing(progress: Shown = None) -> Iterator[Progress | None]:
+def showing(progress: ProgressOption = None) -> Iterator[Progress | None]:
     """What receives the events; None if they are not shown. Calls from within show nothing unless they ask to."""
     decided = _DECIDED.get()
     token = _DECIDED.set(True)

@@ -15,10 +15,10 @@ from eqsat.egraph.judge_match import Judge
 from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, MatchAttempt, Why, roots_of
 from eqsat.extract.problem import Solution
-from eqsat.model.load import Source
-from eqsat.model.read.given_sizes import Size
+from eqsat.model.load import GivenModel
+from eqsat.model.read.given_sizes import GivenSize
 from eqsat.partition.place import split
-from eqsat.progress import Shown, received, shows_progress
+from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
@@ -45,7 +45,7 @@ PLACES = 3
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def explain_rule(
-    source: Source,
+    source: GivenModel,
     name: str,
     targets: str | Sequence[str | Path | Target] = (),
     *,
@@ -54,7 +54,7 @@ def explain_rule(
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
@@ -63,7 +63,7 @@ def explain_rule(
     memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
-    progress: Shown = None,
+    progress: ProgressOption = None,
     trust: bool = False,
 ) -> Explanation:
     """Why a rule, or a composite of a target, does not apply to a model.
@@ -178,7 +178,7 @@ def cost_without(search: Search, name: str, progress: Progress | None = None) ->
 @shows_progress
 @within_bounds(lambda seconds: 3 * GUARD * seconds + GRACE)
 def explain_placement(
-    source: Source,
+    source: GivenModel,
     targets: str | Sequence[str | Path | Target],
     nodes: Sequence[str] = (),
     *,
@@ -186,7 +186,7 @@ def explain_placement(
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
@@ -195,7 +195,7 @@ def explain_placement(
     memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
-    progress: Shown = None,
+    progress: ProgressOption = None,
     trust: bool = False,
 ) -> tuple[Placement, ...]:
     """Why operators of a model do not run on an accelerator, and how much more it costs if they do.

@@ -19,19 +19,19 @@ from eqsat.partition.plan import Plan
 from eqsat.report.measured import with_times
 from eqsat.report.summary import RegionRow, Summary
 from eqsat.report.write import write
-from eqsat.schema.declared_operators import Operator, declared
+from eqsat.schema.declared_operators import DeclaredOperator, declared
 from eqsat.schema.free_sizes import FreeSizes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from eqsat.backends.coverage import Coverage
-    from eqsat.backends.find_backends import Given
+    from eqsat.backends.find_backends import GivenBackend
     from eqsat.codegen.compiled import CompiledModel, GenerationOptions
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.means import Means, Runs
     from eqsat.codegen.profile import Profile
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.model.read.given_sizes import GivenSize
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Result:
     summary: Summary
     plan: Plan = field(repr=False)
     choices: Mapping[int, Choice] = field(repr=False)
-    operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
+    operators: tuple[DeclaredOperator, ...] = field(default=(), repr=False, kw_only=True)
     sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
     origins: Origins = field(default_factory=Origins, repr=False, kw_only=True)
     opset: int | None = field(default=None, repr=False, kw_only=True)
@@ -84,7 +84,7 @@ class Result:
         inputs: Mapping[str, np.ndarray],
         backend: Means = "numpy",
         vendors: Collection[str] = (),
-        backends: Sequence[Given] = (),
+        backends: Sequence[GivenBackend] = (),
         coverage: dict[str, Coverage] | None = None,
     ) -> dict[str, np.ndarray]:
         """Executes the optimised model; arrays by name in and out.
@@ -131,7 +131,7 @@ class Result:
 
         return Runs(self.model, self.sizes)
 
-    def _dims(self, given: Mapping[str, Size] | None) -> dict[str, Size]:
+    def _dims(self, given: Mapping[str, GivenSize] | None) -> dict[str, GivenSize]:
         """What is said of sizes: by the caller, else by the ranges of the optimization."""
         return {**{name: size for name, size in self.sizes.items() if size.most is not None}, **(given or {})}
 

@@ -38,7 +38,7 @@ from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.newest import Newest
 from eqsat.extract.runtime_operators import Runtime
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.optimized_sizes import keep_ranges
 from eqsat.model.read.given_sizes import split
 from eqsat.partition.plan import Plan
@@ -98,7 +98,7 @@ class Search:
     @classmethod
     def of(
         cls,
-        source: Source,
+        source: GivenModel,
         targets: str | Sequence[str | Path | Target] = (),
         *,
         approximations: Sequence[Approximation] = (),
@@ -112,7 +112,7 @@ class Search:
     @classmethod
     def run(
         cls,
-        source: Source,
+        source: GivenModel,
         options: SearchOptions,
         *,
         approximations: Sequence[Approximation] = (),

@@ -11,7 +11,7 @@ import pytest
 import eqsat
 from eqsat.cli import main
 from eqsat.errors import ModelError
-from eqsat.model.read.given_sizes import Size
+from eqsat.model.read.given_sizes import GivenSize
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.schema.free_sizes import FreeSize
 
@@ -45,7 +45,7 @@ def test_order_and_repetition_of_sizes_change_nothing():
 
 
 def test_several_sizes_decide_which_program_is_chosen():
-    def place(sizes: Size) -> list[str]:
+    def place(sizes: GivenSize) -> list[str]:
         return [r.target for r in eqsat.optimize(LARGE, targets=["dnnl"], dims={"N": sizes}, verify=False).regions]
 
     assert place(1) == place(64) == place([1, 4]) == ["cpu"]

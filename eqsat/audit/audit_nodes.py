@@ -9,10 +9,10 @@ from functools import cached_property
 import ml_dtypes
 import numpy as np
 
-from eqsat.audit.class_values import Parts, Value, Values, spread
+from eqsat.audit.class_values import ClassParts, ValueOfWorlds, Values, spread
 from eqsat.audit.expressions import ENodeText
 from eqsat.audit.input_samples import sample
-from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Shown, Union
+from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, ShownValue, Union
 from eqsat.audit.unions import Edge, Unions
 from eqsat.egraph.language import COMMUTED, ORIGINAL
 from eqsat.egraph.saturate import Saturation
@@ -43,8 +43,8 @@ def audit(saturation: Saturation, samples: int = SAMPLES, elements: int = ELEMEN
 @dataclass(frozen=True, slots=True)
 class _Difference:
     index: tuple[int, ...]
-    expected: Shown
-    found: Shown
+    expected: ShownValue
+    found: ShownValue
     tolerance: float
 
 
@@ -147,7 +147,7 @@ class _Audit:
 
     # ---- comparing --------------------------------------------------------------------------------
 
-    def _difference(self, node: ENode, expected: Parts, found: Parts) -> _Difference | None:
+    def _difference(self, node: ENode, expected: ClassParts, found: ClassParts) -> _Difference | None:
         for one, other in zip(expected, found, strict=False):
             if one is not None and other is not None:
                 difference = self._of_values(node, one, other)
@@ -173,7 +173,7 @@ class _Audit:
                 return True
         return False
 
-    def _of_values(self, node: ENode, expected: Value, found: Value) -> _Difference | None:
+    def _of_values(self, node: ENode, expected: ValueOfWorlds, found: ValueOfWorlds) -> _Difference | None:
         a, b = expected[0], found[0]
         if a.shape != b.shape:
             return _Difference((), f"of shape {a.shape}", f"of shape {b.shape}", 0.0)
@@ -192,7 +192,7 @@ class _Audit:
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         return _Difference(index, a[index].item(), b[index].item(), float(np.broadcast_to(allowed, a.shape)[index]))
 
-    def _tolerance(self, node: ENode, expected: Value, found: Value) -> np.ndarray:
+    def _tolerance(self, node: ENode, expected: ValueOfWorlds, found: ValueOfWorlds) -> np.ndarray:
         """How far two spellings of a class may be apart, by the weakest of the rules."""
         numerics = self._weakest
         kind = self.snapshot.types[node.eclass]
@@ -294,5 +294,5 @@ _FAR = 1e200
 _ORDER = ("exact", "lsb", "real", "approximate")
 
 
-def _moved(expected: Value, found: Value) -> np.ndarray:
+def _moved(expected: ValueOfWorlds, found: ValueOfWorlds) -> np.ndarray:
     return np.maximum(spread(expected), spread(found))

@@ -27,10 +27,10 @@ POW = OpKey("", "Pow")
 WORLDS = 4
 """The undisturbed one, and three that are disturbed."""
 
-Value = tuple[np.ndarray, ...]
+ValueOfWorlds = tuple[np.ndarray, ...]
 """One array a world."""
 
-Parts = tuple[Value | None, ...]
+ClassParts = tuple[ValueOfWorlds | None, ...]
 """The value of a class: one, or those of a tuple; None for an output without readers."""
 
 
@@ -52,7 +52,7 @@ class Values:
     ) -> None:
         self.snapshot = snapshot
         self._worlds = worlds
-        self.of: dict[int, Parts] = {}
+        self.of: dict[int, ClassParts] = {}
         self.skipped: Counter[str] = Counter()
         self._inputs = inputs
         self._elements = elements
@@ -71,7 +71,7 @@ class Values:
         value = self.of[eclass][0]
         return None if value is None else value[0].shape
 
-    def compute(self, node: ENode) -> Parts | None:
+    def compute(self, node: ENode) -> ClassParts | None:
         """The value of an e-node from those of its operands' classes; None where it is skipped."""
         reason = self._refusal(node)
         if reason:
@@ -170,7 +170,7 @@ class Values:
         return array + reach * self._rng.uniform(-1, 1, array.shape).astype(array.dtype)
 
 
-def _value(worlds: tuple[np.ndarray | None, ...]) -> Value | None:
+def _value(worlds: tuple[np.ndarray | None, ...]) -> ValueOfWorlds | None:
     arrays = tuple(a for a in worlds if a is not None)
     return arrays if len(arrays) == len(worlds) else None
 
@@ -181,7 +181,7 @@ def _widened(array: np.ndarray, kind: TensorType | None) -> np.ndarray:
     return array.astype(wide_type(kind.dtype))
 
 
-def spread(value: Value) -> np.ndarray:
+def spread(value: ValueOfWorlds) -> np.ndarray:
     """By how much roundings move each element of a value; infinite where they decide whether there is a number."""
     base = value[0].astype(np.float64)
     with np.errstate(all="ignore"):

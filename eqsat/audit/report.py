@@ -12,7 +12,7 @@ SAMPLES = 6
 SHOWN = 10
 """So many disagreements are printed: the first ones cause the others."""
 
-Shown = float | int | bool | str
+ShownValue = float | int | bool | str
 """An element, or what else is to be said of a value."""
 
 
@@ -59,8 +59,8 @@ class Disagreement:
     expected: str
     found: str
     index: tuple[int, ...]
-    expected_value: Shown
-    found_value: Shown
+    expected_value: ShownValue
+    found_value: ShownValue
     tolerance: float
     sample: int
     chain: tuple[Union, ...]

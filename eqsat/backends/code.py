@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.backends.region import Operand, Run
+from eqsat.backends.region import RegionOperand, Run
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Writer(ABC):
         """A constant as an expression of C: a pointer into ``weights``."""
 
     @abstractmethod
-    def pointer(self, run: Run, operand: Operand | None) -> str:
+    def pointer(self, run: Run, operand: RegionOperand | None) -> str:
         """An operand or a result of a run's kernels as an expression of C.
 
         Inputs and outputs are the parameters of the function, constants lie in the weights, tensors between kernels in
@@ -83,7 +83,7 @@ class Writer(ABC):
         """
 
     @abstractmethod
-    def c_type(self, operand: Operand) -> str:
+    def c_type(self, operand: RegionOperand) -> str:
         """Type of an element in C."""
 
     @abstractmethod

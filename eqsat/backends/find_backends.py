@@ -18,7 +18,7 @@ from eqsat.files import execute_file
 from eqsat.partition.onnx_nodes import TARGET
 from eqsat.schema.opset import did_you_mean
 
-Given = Backend | str | Path
+GivenBackend = Backend | str | Path
 """A backend as users give it: an object, or the Python file that it is in."""
 GROUP = "eqsat.backends"
 """Entry points: ``npu = "my_package.my_module:BACKEND"``, by the name of the target."""
@@ -115,7 +115,7 @@ def checked(found: object, place: str = "backends") -> Backend:
     return found
 
 
-def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[Given]) -> dict[str, Backend]:
+def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[GivenBackend]) -> dict[str, Backend]:
     """Backends by target.
 
     Args:

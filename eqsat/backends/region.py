@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.schema.types import OpKey
-
-Shape = tuple[int, ...]
+from eqsat.schema.types import OpKey, Shape
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +39,7 @@ class Tensor:
         return f"{self.name}: {self.dtype.name.lower()}{list(self.shape)}"
 
 
-Operand = Tensor | np.ndarray
+RegionOperand = Tensor | np.ndarray
 """An operand of an operator: a tensor or a constant."""
 
 
@@ -75,7 +73,7 @@ class Operator:
 
     operator: OpKey
     attributes: Mapping[str, Any]
-    inputs: Sequence[Operand | None]
+    inputs: Sequence[RegionOperand | None]
     outputs: Sequence[Tensor | None]
 
     @property
@@ -118,7 +116,7 @@ class Kernel:
     name: str
     operator: str
     attributes: Mapping[str, Any]
-    operands: tuple[Operand | None, ...]
+    operands: tuple[RegionOperand | None, ...]
     results: tuple[Tensor | None, ...]
     operators: tuple[Operator, ...] = ()
     call: str = ""
@@ -149,7 +147,7 @@ class Region:
     kernels: tuple[Kernel, ...]
     uses: Mapping[Tensor, int] = field(default_factory=dict)
     dequantized: Mapping[int, Dequantized] = field(default_factory=dict)
-    inputs: tuple[Operand, ...] = ()
+    inputs: tuple[RegionOperand, ...] = ()
     outputs: tuple[Tensor, ...] = ()
 
 

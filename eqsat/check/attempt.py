@@ -26,12 +26,12 @@ from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.operators import operator, sampler
-from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.print_term import flat
 from eqsat.schema.attributes import default_attrs, make_attrs
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, Shape, TensorType
 
 WISHED = 0.8
 """How often a leaf is drawn as the conditions ask for; otherwise it is left to chance, which they may want as well."""

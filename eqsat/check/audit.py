@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +18,7 @@ from eqsat.check.precision import OWN, Arithmetic
 from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.saturate import Additions, Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.undefined import NotANumber, Undefined
 from eqsat.schema.attributes import op_key
@@ -26,9 +26,6 @@ from eqsat.schema.types import TensorType
 
 ROUNDS = 2
 """Rounds of saturation: one fires the rule, another lets it meet what it has made."""
-
-Value = Any
-"""An array, or the outputs of an operator with several."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Audit:
 
     # ---- types ------------------------------------------------------------------------------------
 
-    def wrong_types(self, values: dict[int, Value]) -> Iterator[str]:
+    def wrong_types(self, values: dict[int, TensorValue]) -> Iterator[str]:
         """Where type inference and execution disagree."""
         for eclass, value in sorted(values.items()):
             known = self.egraph.types[eclass]
@@ -98,7 +95,7 @@ class Audit:
 
     # ---- values -----------------------------------------------------------------------------------
 
-    def execute(self, arithmetic: Arithmetic = OWN) -> tuple[dict[int, Value], list[Claim]]:
+    def execute(self, arithmetic: Arithmetic = OWN) -> tuple[dict[int, TensorValue], list[Claim]]:
         """Values of the classes, and everything the rule claims.
 
         Raises:
@@ -107,7 +104,7 @@ class Audit:
         lefts = self._left(arithmetic)
         if arithmetic is OWN:
             self.left_values = {value.name or "": array for value, array in lefts.items()}
-        values: dict[int, Value] = {}
+        values: dict[int, TensorValue] = {}
         claims: list[Claim] = []
         names: dict[int, str] = {}
         for value, eclass in self.egraph.refs.items():
@@ -143,7 +140,7 @@ class Audit:
             pending = later
 
     def _claim(
-        self, node: ENode, values: dict[int, Value], names: dict[int, str], arithmetic: Arithmetic
+        self, node: ENode, values: dict[int, TensorValue], names: dict[int, str], arithmetic: Arithmetic
     ) -> Iterator[Claim]:
         found = self._run(node, values, arithmetic)
         left = values[node.eclass]
@@ -194,7 +191,7 @@ class Audit:
                 values[value] = arithmetic.of(np.asarray(result))
         return values
 
-    def _run(self, node: ENode, values: dict[int, Value], arithmetic: Arithmetic) -> Value | str | None:
+    def _run(self, node: ENode, values: dict[int, TensorValue], arithmetic: Arithmetic) -> TensorValue | str | None:
         """The value of an e-node; a text if it fails, None if it is unknown."""
         if node.kind == "const":
             constant = self.egraph.tables.constants[node.number].numpy()

@@ -14,7 +14,7 @@ from eqsat.check import lints
 from eqsat.check.domain import Domain
 from eqsat.check.instance import show
 from eqsat.check.outcome import Counterexample, Outcome
-from eqsat.check.rule import Observed, check_rule
+from eqsat.check.rule import ObservedInstance, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
@@ -27,7 +27,7 @@ SAMPLES = 40
 """Instances of a rule."""
 _ENDLESS = 10**9
 
-Verdict = Literal["holds", "refuted", "undecided"]
+RuleVerdict = Literal["holds", "refuted", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CheckedRule:
     """
 
     rule: Rule
-    verdict: Verdict
+    verdict: RuleVerdict
     outcome: Outcome = field(repr=False)
     reason: str = ""
     where: str = ""
@@ -134,7 +134,7 @@ def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: 
 
 
 def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> CheckedRule:
-    seen: list[Observed] = []
+    seen: list[ObservedInstance] = []
     outcome = check_rule(
         rule, instances=samples, seed=seed, stop=_ENDLESS, pointed=True, observe=lambda *observed: seen.append(observed)
     )
@@ -158,7 +158,7 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
     return replace(found, reason=why_undecided(outcome), lints=tuple(notes))
 
 
-def verdict_of(outcome: Outcome) -> Verdict:
+def verdict_of(outcome: Outcome) -> RuleVerdict:
     """What an outcome means for the rule."""
     if any(c.kind != "silent" for c in outcome.counterexamples):
         return "refuted"

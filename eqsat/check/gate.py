@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eqsat.check.checked import CheckedRule, Verdict, verdict_of, why_undecided
+from eqsat.check.checked import CheckedRule, RuleVerdict, verdict_of, why_undecided
 from eqsat.check.rule import check_rule
 from eqsat.errors import RuleError, reason
 from eqsat.rules import rules_cache
@@ -39,7 +39,7 @@ class Judgement:
         text: The counterexample, or why the rule is undecided.
     """
 
-    verdict: Verdict
+    verdict: RuleVerdict
     text: str = ""
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.check.reached import reached
-from eqsat.ops.sampling.chance import Chance, Shape
+from eqsat.ops.sampling.chance import Chance
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Apply, Name, Number, Rule
 from eqsat.rules.tree import walk
 from eqsat.schema.dtypes import dtype_name, limits
+from eqsat.schema.types import Shape
 
 Mood = Literal["plain", "special", "grid"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and largest numbers. Floats on a ``grid``

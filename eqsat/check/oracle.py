@@ -11,9 +11,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import operator
 from eqsat.schema.body import Body
 from eqsat.schema.declared_operators import find_function
-from eqsat.schema.types import Attrs, OpKey
-
-Arrays = Sequence[np.ndarray | None]
+from eqsat.schema.types import Attrs, OpKey, OptionalArrays
 
 
 class Unsupported(Exception):
@@ -28,15 +26,17 @@ class Oracle(Protocol):
         Exception: Anything else means that the node is invalid.
     """
 
-    def __call__(self, op: OpKey, attrs: Attrs, inputs: Arrays, outputs: int) -> Sequence[np.ndarray | None]: ...
+    def __call__(
+        self, op: OpKey, attrs: Attrs, inputs: OptionalArrays, outputs: int
+    ) -> Sequence[np.ndarray | None]: ...
 
 
-def own_kernels(op: OpKey, attrs: Attrs, inputs: Arrays, outputs: int) -> Sequence[np.ndarray | None]:
+def own_kernels(op: OpKey, attrs: Attrs, inputs: OptionalArrays, outputs: int) -> Sequence[np.ndarray | None]:
     """eqsat's kernels and ``onnx.reference``."""
     return evaluate(op, attrs, inputs, outputs)
 
 
-def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
+def require_defined(op: OpKey, attrs: Attrs, inputs: OptionalArrays) -> None:
     """Refuses data on which the operator's standard leaves the result open.
 
     Raises:
@@ -50,7 +50,7 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
         _require_defined_within(function.body(dict(function.complete(attrs))), inputs)
 
 
-def _require_defined_within(body: Body, inputs: Arrays) -> None:
+def _require_defined_within(body: Body, inputs: OptionalArrays) -> None:
     values = [*inputs, *[None] * (body.inputs - len(inputs))]
     for node in body.nodes:
         operands = [None if i is None else values[i] for i in node.inputs]

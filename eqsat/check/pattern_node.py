@@ -13,11 +13,12 @@ from eqsat.check import instance_data
 from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Drawn, Leaf
 from eqsat.check.instance_data import Pool
-from eqsat.ops.sampling.chance import Chance, Rejected, Shape
-from eqsat.ops.sampling.node import Fill, Kind
+from eqsat.ops.sampling.chance import Chance, Rejected
+from eqsat.ops.sampling.node import Fill, OperandKind
 from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
 from eqsat.schema.declared_operators import find_declared
 from eqsat.schema.opset import dtypes, find_schema
+from eqsat.schema.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class PatternNode:
     def has(self, i: int) -> bool:
         return i < self.count and self._args[i] is not None
 
-    def kind(self, i: int) -> Kind:
+    def kind(self, i: int) -> OperandKind:
         arg = self._args[i]
         if i in self._drawn:
             return "known"

@@ -16,8 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from eqsat.check.audit import Audit, Claim, Value
+from eqsat.check.audit import Audit, Claim
 from eqsat.check.precision import Arithmetic
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.sampling.chance import Rejected
 
 WORLDS = 6
@@ -39,7 +40,7 @@ class Rounding:
     reach: float
 
     @cached_property
-    def wide(self) -> tuple[dict[int, Value], list[Claim]]:
+    def wide(self) -> tuple[dict[int, TensorValue], list[Claim]]:
         """Values and claims in float64 at least."""
         return self.audit.execute(Arithmetic(np.dtype(np.float64)))
 
@@ -100,7 +101,7 @@ def _numbers(array: np.ndarray) -> np.ndarray:
     return array.astype(np.longdouble)
 
 
-def _same(one: Value, other: Value) -> bool:
+def _same(one: TensorValue, other: TensorValue) -> bool:
     if isinstance(one, tuple) or isinstance(other, tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

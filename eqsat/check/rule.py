@@ -27,7 +27,7 @@ from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.expand import expand
 from eqsat.schema.declared_operators import declared
 
-Observed = tuple[Instance, Mapping[str, np.ndarray], Claim, np.ndarray]
+ObservedInstance = tuple[Instance, Mapping[str, np.ndarray], Claim, np.ndarray]
 Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], None]
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""

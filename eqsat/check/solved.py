@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from eqsat.rules.ast import Binary, Expr, Unary
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-Solution = tuple[Expr, str, Expr]
+SolvedEquation = tuple[Expr, str, Expr]
 """What stands alone, the relation, and what it is compared with."""
 
 
-def solved(side: Expr, relation: str, value: Expr) -> Iterator[Solution]:
+def solved(side: Expr, relation: str, value: Expr) -> Iterator[SolvedEquation]:
     """The comparison for each part of one side that can stand alone.
 
     Args:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.check.solved import solved
 from eqsat.errors import EqsatError
-from eqsat.ops.sampling.chance import LARGEST, Chance, Shape
+from eqsat.ops.sampling.chance import LARGEST, Chance
 from eqsat.rules.ast import (
     Apply,
     Binary,
@@ -34,9 +34,9 @@ from eqsat.rules.ast import (
 )
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.rules.tree import walk
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import Shape, TensorType
 
-Kind = Literal["rank", "shape", "size", "value", "attribute", "length", "type"]
+WishKind = Literal["rank", "shape", "size", "value", "attribute", "length", "type"]
 
 _FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_SIZE = 4096
@@ -60,7 +60,7 @@ class _Wish:
         where: The sides of alternatives (``A or B``) in which the wish stands: number of the alternative, and side.
     """
 
-    kind: Kind
+    kind: WishKind
     index: Expr | None
     relation: str
     value: Expr
@@ -202,7 +202,7 @@ class Wishes:
                         return len(value) // each + none
         return None
 
-    def _asked(self, name: str, kind: Kind, sides: Mapping[int, bool]) -> Iterator[_Wish]:
+    def _asked(self, name: str, kind: WishKind, sides: Mapping[int, bool]) -> Iterator[_Wish]:
         for wish in self._of.get(name, ()):
             if wish.kind == kind and all(sides.get(number) == side for number, side in wish.where):
                 yield wish
@@ -290,7 +290,7 @@ def _of_target(side: Expr, relation: str, value: Expr, divisor: Expr | None) -> 
             yield key, _Wish("type", None, relation, value)
         return
     if isinstance(side, Member) and isinstance(side.of, Name) and side.name in _OF_TENSORS:
-        kind: Kind = side.name  # pyright: ignore[reportAssignmentType]
+        kind: WishKind = side.name  # pyright: ignore[reportAssignmentType]
         if index is None or kind in ("shape", "value"):
             yield side.of.name, _Wish(kind, index, relation, value, divisor)
     elif (key := _key(side)) is not None:

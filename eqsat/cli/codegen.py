@@ -31,8 +31,8 @@ from eqsat.cli.threads import threads_option
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import KernelSelection
-    from eqsat.codegen.weights import Form
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.codegen.weights import WeightsForm
+    from eqsat.model.read.given_sizes import GivenSize
     from eqsat.rules.selection import NumericsClass
 
 
@@ -105,7 +105,7 @@ def codegen(
     model: Path,
     output: Path,
     name: str,
-    weights: Form | None,
+    weights: WeightsForm | None,
     isas: tuple[str, ...],
     threads: int,
     winograd: bool,
@@ -116,7 +116,7 @@ def codegen(
     given_backends: tuple[str, ...],
     memory_map: bool,
     inputs: tuple[str, ...],
-    dims: dict[str, Size],
+    dims: dict[str, GivenSize],
     values: dict[str, Any],
     seed: int,
     as_json: bool,

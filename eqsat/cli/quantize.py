@@ -27,9 +27,9 @@ from eqsat.cli.shared_options import (
 from eqsat.quantization.methods import ANY_METHOD, METHODS
 
 if TYPE_CHECKING:
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.model.read.given_sizes import GivenSize
     from eqsat.quantization.methods import AnyMethod
-    from eqsat.quantization.options import Activation, Conversions
+    from eqsat.quantization.options import ActivationType, Conversions
 
 _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
 
@@ -132,7 +132,7 @@ def quantize(
     budgets: tuple[str, ...],
     method: AnyMethod,
     percentile: float,
-    activation: Activation,
+    activation: ActivationType,
     symmetric: bool,
     per_tensor: bool,
     nearest: bool,
@@ -144,7 +144,7 @@ def quantize(
     rule_files: tuple[Path, ...],
     default_rules: bool,
     trust: bool,
-    dims: dict[str, Size],
+    dims: dict[str, GivenSize],
     values: dict[str, Any],
     samples: int | None,
     noise_samples: int | None,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from eqsat.backends.coverage import Coverage
     from eqsat.codegen.profile import Profile
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.model.read.given_sizes import GivenSize
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 def run(
     model: Path,
     inputs: tuple[str, ...],
-    dims: dict[str, Size],
+    dims: dict[str, GivenSize],
     values: dict[str, object],
     seed: int,
     output: Path | None,

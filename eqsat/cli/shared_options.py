@@ -17,7 +17,7 @@ from eqsat.cli.streams import InputPath, OutputPath
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.model.read.given_sizes import GivenSize
     from eqsat.schema.free_sizes import FreeSize
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -344,8 +344,8 @@ def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
     return found
 
 
-def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, Size]:
-    found: dict[str, Size] = {}
+def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, GivenSize]:
+    found: dict[str, GivenSize] = {}
     for text in values:
         match = _SIZES.fullmatch(text)
         if match is not None:

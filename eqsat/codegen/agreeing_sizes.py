@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from eqsat.codegen.expressions.expression_table import is_elementwise
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.shapes import type_of
 from eqsat.ops.checks.check import CheckedNode
@@ -28,8 +28,8 @@ Fitted = Callable[[ProgramTensor, tuple[int, ...]], ProgramTensor]
 
 
 def agreeing(
-    op: OpKey, attrs: Attrs, operands: list[Operand | None], common: Common, fitted: Fitted
-) -> list[Operand | None]:
+    op: OpKey, attrs: Attrs, operands: list[ProgramOperand | None], common: Common, fitted: Fitted
+) -> list[ProgramOperand | None]:
     """The operands of an operator, with one size where axes belong together.
 
     Args:
@@ -63,7 +63,7 @@ def _size(shapes: Sequence[list[int] | None], place: tuple[int, int]) -> int:
     return shape[place[1]]
 
 
-def _together(op: OpKey, attrs: Attrs, operands: Sequence[Operand | None]) -> Iterator[Together]:
+def _together(op: OpKey, attrs: Attrs, operands: Sequence[ProgramOperand | None]) -> Iterator[Together]:
     """Axes that belong together."""
     known = operator(op).together
     rule = known or (broadcasting if is_elementwise(op) else alone)

@@ -17,7 +17,7 @@ from eqsat.backends import region
 from eqsat.backends.asking import refusals
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Tally
-from eqsat.backends.region import Kernel, Operand, Operator, Region
+from eqsat.backends.region import Kernel, Operator, Region, RegionOperand
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.codegen.family_choice import report
 from eqsat.codegen.problems import Problems
@@ -164,7 +164,7 @@ class _Assignment:
             return [Operator(inner.operator, inner.attributes, list(node.inputs), list(node.outputs))]
         if node.is_chain and not node.steps:
             return [Operator(IDENTITY, {}, list(node.inputs), list(node.outputs))]
-        known: list[Operand | None] = [node.inputs[0] if node.is_chain else None, *node.operands]
+        known: list[RegionOperand | None] = [node.inputs[0] if node.is_chain else None, *node.operands]
         made: list[Operator] = []
         if not node.is_chain:
             first = (
@@ -237,5 +237,5 @@ def _is_free(kernel: Kernel) -> bool:
     return any(any_free(t.shape) for t in (*_tensors((*kernel.operands, *kernel.results)), *inside))
 
 
-def _tensors(operands: Sequence[Operand | None]) -> list[ProgramTensor]:
+def _tensors(operands: Sequence[RegionOperand | None]) -> list[ProgramTensor]:
     return [x for x in operands if isinstance(x, ProgramTensor)]

@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.backends.asking import emitted
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.region import Operand, Run, Tensor
+from eqsat.backends.region import RegionOperand, Run, Tensor
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.memory import Allocation, plan_memory
@@ -162,7 +162,7 @@ class _Writer(Writer):
         offset, c = self._weights.add(array)
         return f"((const {c} *)(weights + {offset}))"
 
-    def pointer(self, run: Run, operand: Operand | None) -> str:
+    def pointer(self, run: Run, operand: RegionOperand | None) -> str:
         if operand is None:
             return "NULL"
         if isinstance(operand, np.ndarray):
@@ -179,7 +179,7 @@ class _Writer(Writer):
             )
         return f"(({c_types.storage(operand.dtype)} *)(inner + {offsets[operand]}))"
 
-    def c_type(self, operand: Operand) -> str:
+    def c_type(self, operand: RegionOperand) -> str:
         return (
             c_types.storage(operand.dtype)
             if isinstance(operand, Tensor)

@@ -21,11 +21,10 @@ from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols, unknown_name
 from eqsat.ops.evaluate import describe
 from eqsat.schema.size import value_at
+from eqsat.schema.types import Shape
 
 _KEPT = 1024
 """Combinations of sizes whose shapes are kept."""
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

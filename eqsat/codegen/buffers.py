@@ -14,19 +14,20 @@ from typing import Literal
 
 from eqsat.backends import region
 from eqsat.codegen import c_types
-from eqsat.codegen.kernel import Halo, Pad, Shape, View
+from eqsat.codegen.kernel import Halo, Pad, View
 from eqsat.codegen.program import ProgramTensor
 from eqsat.schema.dimension import common_divisor
 from eqsat.schema.size import Undecided, bounds, closer_bounds
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import any_free, greatest, is_free, magnitude
+from eqsat.schema.types import Shape
 
 ALIGNMENT = 64
 """Alignment of buffers in the arena, in bytes."""
 SLACK = 64
 """Bytes after the arena and after the weights that may be read."""
 
-Kind = Literal["arena", "input", "output"]
+BufferKind = Literal["arena", "input", "output"]
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +50,7 @@ class Buffer:
 
     owner: ProgramTensor
     order: tuple[int, ...]
-    kind: Kind = "arena"
+    kind: BufferKind = "arena"
     index: int = 0
     rigid: bool = False
     halo: list[tuple[int, int]] = field(default_factory=list)

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.region import Kernel, Operand, Region, Run, Tensor
+from eqsat.backends.region import Kernel, Region, RegionOperand, Run, Tensor
 from eqsat.errors import CodegenError
 from eqsat.partition.call_sizes import NO_VALUE, holes, is_size_hole, size_in
 from eqsat.partition.onnx_nodes import CALL, TRUSTED_CALL
@@ -99,7 +99,7 @@ class VendorCall:
         results: Likewise.
     """
 
-    def __init__(self, text: str, operands: Sequence[Operand], results: Sequence[Operand]) -> None:
+    def __init__(self, text: str, operands: Sequence[RegionOperand], results: Sequence[RegionOperand]) -> None:
         self.text = text
         self.operands = operands
         self.results = results
@@ -131,13 +131,13 @@ class VendorCall:
         """
         return size_in(hole, [x.shape for x in self.operands], [y.shape for y in self.results])
 
-    def operand(self, hole: str) -> tuple[Operand | None, bool]:
+    def operand(self, hole: str) -> tuple[RegionOperand | None, bool]:
         """The tensor of a hole, None if it is absent, and whether it is written."""
         is_result = hole.startswith("result")
         known, number = (self.results, hole.removeprefix("result") or "0") if is_result else (self.operands, hole)
         return known[int(number)] if int(number) < len(known) else None, is_result
 
-    def fill(self, address: Callable[[Operand | None], str]) -> str:
+    def fill(self, address: Callable[[RegionOperand | None], str]) -> str:
         """The text with the addresses of its tensors, and with sizes as expressions of C."""
 
         def one(found: re.Match[str]) -> str:
@@ -162,7 +162,7 @@ def _results(kernel: Kernel) -> list[Tensor | None]:
 # ---- declarations --------------------------------------------------------------------------------------
 
 
-def declarations(calls: Sequence[VendorCall], c_type: Callable[[Operand], str]) -> str:
+def declarations(calls: Sequence[VendorCall], c_type: Callable[[RegionOperand], str]) -> str:
     """Declarations of the functions that calls name, as far as the form of these shows them."""
     declared: dict[str, list[list[str]]] = {}
     for call in calls:
@@ -196,7 +196,7 @@ def _arguments(text: str) -> list[str]:
     return [*parts, rest] if parts or rest.strip() else []
 
 
-def _parameter(call: VendorCall, argument: str, c_type: Callable[[Operand], str]) -> str:
+def _parameter(call: VendorCall, argument: str, c_type: Callable[[RegionOperand], str]) -> str:
     """C type of a parameter after one argument; empty for NULL, which fits any pointer."""
     found = re.fullmatch(r"\{(\d+|result\d*)\}", argument)
     if found is not None:

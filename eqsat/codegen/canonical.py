@@ -12,11 +12,11 @@ import numpy as np
 from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.kernels.shared.families import families
-from eqsat.codegen.program import RESHAPE, Operand, ProgramNode
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand
 from eqsat.model.onnx_definitions import has_definition
 from eqsat.schema.types import OpKey
 
-Made = tuple[list[ProgramNode], list[Operand | None]]
+Made = tuple[list[ProgramNode], list[ProgramOperand | None]]
 """New nodes, and what the old node's outputs are now."""
 
 _ORDER_KEPT = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
@@ -27,7 +27,7 @@ _FOLDED = frozenset({"Shape", "Size"})
 
 def canonical(node: ProgramNode) -> Made:
     """The nodes that stand for one node of the model."""
-    results: list[Operand | None] = [*node.outputs]
+    results: list[ProgramOperand | None] = [*node.outputs]
     name = "" if node.operator.domain else node.operator.name
     if name in _ORDER_KEPT:
         return [ProgramNode(node.name, RESHAPE, {}, [node.inputs[0]], [node.output], node.output.dtype)], results

@@ -13,14 +13,12 @@ from eqsat.codegen.generation_options import GenerationOptions
 from eqsat.codegen.profile import Profile, measure
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import ExecutionError
-from eqsat.schema.declared_operators import Operator, declared
-from eqsat.schema.types import TensorType
+from eqsat.schema.declared_operators import DeclaredOperator, declared
+from eqsat.schema.types import OneOrMoreArrays, TensorType
 
 if TYPE_CHECKING:
     from eqsat.backends.coverage import Coverage
     from eqsat.codegen.emitted import Emitted, EntryParameter
-
-Arrays = np.ndarray | tuple[np.ndarray, ...]
 
 
 class CompiledModel:
@@ -49,7 +47,7 @@ class CompiledModel:
     """
 
     def __init__(
-        self, model: ir.Model, operators: tuple[Operator, ...] = (), **options: Unpack[GenerationOptions]
+        self, model: ir.Model, operators: tuple[DeclaredOperator, ...] = (), **options: Unpack[GenerationOptions]
     ) -> None:
         with declared(operators):
             self._program: CModel | None = CModel(model, **options)
@@ -67,7 +65,9 @@ class CompiledModel:
     ) -> dict[str, np.ndarray]: ...
 
     @overload
-    def __call__(self, *inputs: np.ndarray, out: np.ndarray | Sequence[np.ndarray | None] | None = None) -> Arrays: ...
+    def __call__(
+        self, *inputs: np.ndarray, out: np.ndarray | Sequence[np.ndarray | None] | None = None
+    ) -> OneOrMoreArrays: ...
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Runs the model; the results have the form of the arguments.

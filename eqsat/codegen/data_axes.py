@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.backends.read import plain
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
-from eqsat.codegen.program import Operand, Operands, ProgramNode, ProgramTensor
+from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.sets import operator_sets
 from eqsat.schema.size import bounds
@@ -42,9 +42,9 @@ class DataAxes:
 
     sizes: FoundSizes
     nodes: list[ProgramNode]
-    one: Callable[..., Operand]
+    one: Callable[..., ProgramOperand]
 
-    def lower(self, call: OperatorCall) -> Operands | None:
+    def lower(self, call: OperatorCall) -> ProgramOperands | None:
         """The results of an operator, None where it is none of these or its axes are known.
 
         Raises:
@@ -53,7 +53,7 @@ class DataAxes:
         rule = _RULES.get(call.op.name)
         return None if rule is None or call.op.domain or call.operand(0) is None else rule(self, call)
 
-    def _reduced(self, call: OperatorCall) -> Operands | None:
+    def _reduced(self, call: OperatorCall) -> ProgramOperands | None:
         """A reduction: each axis is one of the kept ones or of the reduced ones, and has one index in the others."""
         axes = call.operand(1)
         if not isinstance(axes, ProgramTensor):
@@ -85,7 +85,7 @@ class DataAxes:
             return rank
         return rank - count if not is_free(count) and count <= rank else None
 
-    def _squeezed(self, call: OperatorCall) -> Operands | None:
+    def _squeezed(self, call: OperatorCall) -> ProgramOperands | None:
         """Axes of one index that go or come."""
         axes = call.operand(1)
         if not isinstance(axes, ProgramTensor) or any(map(is_free, axes.shape)):
@@ -113,7 +113,7 @@ class DataAxes:
         self._add("Reshape", call, {}, [x], [y])
         return y
 
-    def _along(self, call: OperatorCall) -> Operands | None:
+    def _along(self, call: OperatorCall) -> ProgramOperands | None:
         """An operator along one axis that data says."""
         axis = call.operand(1)
         if not isinstance(axis, ProgramTensor):
@@ -130,7 +130,7 @@ class DataAxes:
         self._add("Reshape", call, {}, [made], [y])
         return [y]
 
-    def _sliced(self, call: OperatorCall) -> Operands | None:
+    def _sliced(self, call: OperatorCall) -> ProgramOperands | None:
         """A slice whose axes or steps are data: its first indices and steps stay in memory."""
         _, starts, ends, axes, steps = (call.operand(k) for k in range(5))
         if not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in (axes, steps)):
@@ -147,7 +147,7 @@ class DataAxes:
         self._add("Slice", call, {}, [x, first, step], [y])
         return [y]
 
-    def _padded(self, call: OperatorCall) -> Operands | None:
+    def _padded(self, call: OperatorCall) -> ProgramOperands | None:
         """A pad whose axes are data, or whose widths are and may be negative."""
         x, pads, fill, axes = (call.operand(k) for k in range(4))
         if pads is None or not (isinstance(axes, ProgramTensor) or self._may_crop(call, pads)):
@@ -171,7 +171,7 @@ class DataAxes:
         self._add("Pad", call, {"mode": mode}, [x, kept, shift, first, fill], [y])
         return [y]
 
-    def _may_crop(self, call: OperatorCall, pads: Operand) -> bool:
+    def _may_crop(self, call: OperatorCall, pads: ProgramOperand) -> bool:
         """Whether widths that data says have no bounds, or may be negative."""
         if not isinstance(pads, ProgramTensor):
             return False
@@ -187,7 +187,7 @@ class DataAxes:
         assert x is not None
         return in_memory(call, x, self.nodes)
 
-    def _written(self, call: OperatorCall, number: int, x: Operand | None) -> Operand | None:
+    def _written(self, call: OperatorCall, number: int, x: ProgramOperand | None) -> ProgramOperand | None:
         if isinstance(x, np.ndarray) and is_sizes(x):
             return self.sizes.written(f"{call.name}_sizes_{number}", x)
         return x
@@ -197,7 +197,7 @@ class DataAxes:
         operator: str,
         call: OperatorCall,
         attributes: dict[str, object],
-        inputs: Sequence[Operand | None],
+        inputs: Sequence[ProgramOperand | None],
         outputs: Sequence[ProgramTensor | None],
     ) -> None:
         self.nodes.append(finding_node(operator, call, attributes, inputs, outputs))
@@ -211,7 +211,7 @@ def declared_sizes(call: OperatorCall) -> list[int | None] | None:
     return [n if isinstance(n, int) and n >= 0 else None for n in kind.shape]
 
 
-_RULES: dict[str, Callable[[DataAxes, OperatorCall], Operands | None]] = {
+_RULES: dict[str, Callable[[DataAxes, OperatorCall], ProgramOperands | None]] = {
     **dict.fromkeys(REDUCTIONS, DataAxes._reduced),
     "CumProd": DataAxes._along,
     "CumSum": DataAxes._along,

@@ -14,7 +14,7 @@ from eqsat.codegen.agreeing_sizes import agreeing
 from eqsat.codegen.data_axes import DataAxes, declared_sizes
 from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
-from eqsat.codegen.program import Operand, Operands, ProgramNode, ProgramTensor
+from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
@@ -35,8 +35,8 @@ KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
 
 
-Known = tuple[dict[ProgramTensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
-Apply = Callable[..., Operands]
+KnownValues = tuple[dict[ProgramTensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
+ApplyOperator = Callable[..., ProgramOperands]
 
 
 class DataSizes:
@@ -51,7 +51,7 @@ class DataSizes:
     """
 
     def __init__(
-        self, shapes: Shapes, apply: Apply, nodes: list[ProgramNode], taken: Collection[str], limits: SizeLimits
+        self, shapes: Shapes, apply: ApplyOperator, nodes: list[ProgramNode], taken: Collection[str], limits: SizeLimits
     ) -> None:
         self._nodes = nodes
         self._apply = apply
@@ -59,16 +59,16 @@ class DataSizes:
         self.sizes = FoundSizes(shapes.free, nodes, taken, limits)
         self._axes = DataAxes(self.sizes, nodes, self._one)
 
-    def remembered(self) -> Known:
+    def remembered(self) -> KnownValues:
         """What is known now."""
         return self.sizes.remembered(), dict(self._agreed)
 
-    def forget(self, known: Known) -> None:
+    def forget(self, known: KnownValues) -> None:
         """Know no more than before: what was read since then is not read after all."""
         self.sizes.forget(known[0])
         self._agreed = known[1]
 
-    def lower(self, call: OperatorCall) -> Operands | OperatorCall:
+    def lower(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         """The results of an operator, or the operator with sizes in the place of operands that decide them.
 
         Raises:
@@ -149,18 +149,18 @@ class DataSizes:
         operator: str,
         call: OperatorCall,
         attributes: Mapping[str, object],
-        inputs: Sequence[Operand | None],
+        inputs: Sequence[ProgramOperand | None],
         outputs: Sequence[ProgramTensor | None],
     ) -> None:
         self._nodes.append(finding_node(operator, call, attributes, inputs, outputs))
 
-    def _one(self, call: OperatorCall, op: str, attrs: Attrs, operands: Operands, name: str) -> Operand:
+    def _one(self, call: OperatorCall, op: str, attrs: Attrs, operands: ProgramOperands, name: str) -> ProgramOperand:
         """The result of an operator of ONNX."""
         (made,) = self._apply(OpKey("", op), attrs, operands, [None], [True], [name], call.name, call.depth + 1)
         assert made is not None
         return made
 
-    def _non_zero(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _non_zero(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         x = call.operands[0]
         assert x is not None
         if not isinstance(x, ProgramTensor):
@@ -178,7 +178,7 @@ class DataSizes:
         self._made("NonZero", call, {}, [x], [every, count])
         return self.sizes.counted(call.name, count, most, [(every, 0)])
 
-    def _compress(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _compress(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         x, condition = call.operands
         if not isinstance(condition, ProgramTensor):
             return call
@@ -192,7 +192,7 @@ class DataSizes:
         place = 0 if axis is None else axis % len(x.shape)
         return [self._one(call, "Gather", (("axis", place),), [x, rows], call.label(0))]
 
-    def _unique(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _unique(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         x = call.operands[0]
         if not isinstance(x, ProgramTensor):
             return call
@@ -221,7 +221,7 @@ class DataSizes:
         results = (values, indices, made[2], counts)
         return [results[number] for number in numbers[: len(call.used)]]
 
-    def _suppression(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _suppression(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         boxes, scores, asked = (call.operand(k) for k in range(3))
         if boxes is None or scores is None:
             return call
@@ -261,7 +261,7 @@ class DataSizes:
             assert isinstance(missing, ProgramTensor)
             self.sizes.reading(missing, [0], self._nodes)
 
-    def _expanded(self, call: OperatorCall, operands: Operands) -> Operands:
+    def _expanded(self, call: OperatorCall, operands: ProgramOperands) -> ProgramOperands:
         """The operands of an Expand, with one size where data decides that of an axis and that which it gets."""
         x, shape = operands
         if not isinstance(x, ProgramTensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
@@ -299,7 +299,7 @@ class DataSizes:
 
     # ---- results whose operands say their sizes --------------------------------------------------------
 
-    def _range(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _range(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         """The size of a range, from sizes if they are the operands, else computed by a kernel."""
         dtype = type_of(call.operands[0])
         assert dtype is not None
@@ -337,13 +337,13 @@ class DataSizes:
         except (Unbounded, Undecided):
             return None
 
-    def _reshape(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _reshape(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         """A reshape to sizes that have the operand's number of elements, or to a shape that a kernel checks."""
         x, shape = call.operands
         assert x is not None and shape is not None
         total = math.prod(x.shape)
         try:
-            operands: Operands = [x, self.sizes.as_sizes(shape, call.name)]
+            operands: ProgramOperands = [x, self.sizes.as_sizes(shape, call.name)]
             made = result_shape(call.op, operands)
             if made is not None and math.prod(made) == total:
                 return replace(call, operands=operands, types=[None])
@@ -378,7 +378,7 @@ class DataSizes:
         most = [n if n > 0 else greatest(kept[i]) if n == 0 and kept else rest for i, n in enumerate(shape)]
         return [n if n > 0 else self.sizes.size(call.name, (0, limit)) for n, limit in zip(shape, most, strict=True)]
 
-    def _slice(self, call: OperatorCall) -> Operands | OperatorCall:
+    def _slice(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
         x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
         given = [starts, ends, axes, steps]
@@ -386,7 +386,7 @@ class DataSizes:
             return call
         try:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
-            operands: Operands = [x, *sized, *given[2:]]
+            operands: ProgramOperands = [x, *sized, *given[2:]]
             if result_shape(call.op, operands) is not None:
                 is_data = isinstance(starts, ProgramTensor) or isinstance(ends, ProgramTensor)
                 return replace(call, operands=operands, types=[None] if is_data else call.types)
@@ -413,7 +413,7 @@ class DataSizes:
         self._nodes.append(ProgramNode(call.name, call.op, {}, [x, *bounds], [view], x.dtype))
         return [view]
 
-    def _tensors(self, call: OperatorCall, operands: Sequence[Operand | None]) -> Operands:
+    def _tensors(self, call: OperatorCall, operands: Sequence[ProgramOperand | None]) -> ProgramOperands:
         """Arrays of sizes as tensors."""
         return [
             self.sizes.written(f"{call.name}_sizes_{k}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
@@ -438,11 +438,11 @@ def _array(values: Sequence[int]) -> np.ndarray:
     return found
 
 
-def _is_data(operand: Operand) -> bool:
+def _is_data(operand: ProgramOperand) -> bool:
     return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
-_COUNTED: dict[str, Callable[[DataSizes, OperatorCall], Operands | OperatorCall]] = {
+_COUNTED: dict[str, Callable[[DataSizes, OperatorCall], ProgramOperands | OperatorCall]] = {
     "Compress": DataSizes._compress,
     "NonMaxSuppression": DataSizes._suppression,
     "NonZero": DataSizes._non_zero,

@@ -13,19 +13,19 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.expression_table import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.loop_writer import is_scalar_epilogue
-from eqsat.codegen.program import IDENTITY, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.types import OpKey
 
-Spelling = Callable[[ProgramNode], list[ProgramNode] | None]
+SpelledNodes = Callable[[ProgramNode], list[ProgramNode] | None]
 """The nodes that stand for one node, with the same outputs; None where it stays as it is."""
-_SPELLINGS: dict[OpKey, Spelling] = {}
+_SPELLINGS: dict[OpKey, SpelledNodes] = {}
 
 
-def spelled(*names: str, domain: str = "") -> Callable[[Spelling], Spelling]:
+def spelled(*names: str, domain: str = "") -> Callable[[SpelledNodes], SpelledNodes]:
     """Registers the spelling of operators."""
 
-    def add(spelling: Spelling) -> Spelling:
+    def add(spelling: SpelledNodes) -> SpelledNodes:
         _SPELLINGS.update((OpKey(domain, name), spelling) for name in names)
         return spelling
 
@@ -71,10 +71,10 @@ def as_chain(node: ProgramNode) -> ProgramNode | None:
     return chain if is_scalar_epilogue(chain.provisional_task().epilogue) else None
 
 
-def _shape(x: Operand | None) -> tuple[int, ...]:
+def _shape(x: ProgramOperand | None) -> tuple[int, ...]:
     return () if x is None else x.shape
 
 
-def _dtype(x: Operand | None) -> ir.DataType:
+def _dtype(x: ProgramOperand | None) -> ir.DataType:
     assert x is not None
     return x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype)

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.find_backends import Given, chosen
+from eqsat.backends.find_backends import GivenBackend, chosen
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.compiler import FLAGS
@@ -21,7 +21,7 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.generation_options import Generation
 from eqsat.codegen.isa import ALL, find
 from eqsat.codegen.program_templates import render
-from eqsat.codegen.weights import FORMS, Form, literal, usual_form
+from eqsat.codegen.weights import FORMS, WeightsForm, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
@@ -73,12 +73,12 @@ def write_program(
     folder: str | os.PathLike[str],
     *,
     name: str = "model",
-    weights: Form | None = None,
+    weights: WeightsForm | None = None,
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 0,
     vendors: Collection[str] | None = None,
-    backends: Sequence[Given] = (),
+    backends: Sequence[GivenBackend] = (),
     progress: Progress | None = None,
     **options: Unpack[Generation],
 ) -> Emitted:
@@ -124,7 +124,7 @@ def write_folder(
     model: ir.Model,
     folder: str | os.PathLike[str],
     *,
-    weights: Form | None = None,
+    weights: WeightsForm | None = None,
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, Bound] | None = None,
     seed: int = 0,

@@ -20,9 +20,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.kernel import Step
-from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import computed, elements
-from eqsat.codegen.value_ranges import Producer, Range, ValueRanges
+from eqsat.codegen.value_ranges import IntegerRange, Producer, ValueRanges
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import bounds, symbol
@@ -101,7 +101,11 @@ class FoundSizes:
         self._found: set[str] = set()
 
     def note(
-        self, op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], results: Sequence[Any]
+        self,
+        op: OpKey,
+        attributes: Mapping[str, Any],
+        operands: Sequence[ProgramOperand | None],
+        results: Sequence[Any],
     ) -> None:
         """Remember what computes some tensors."""
         for result in results[:1]:
@@ -128,7 +132,7 @@ class FoundSizes:
     # ---- sizes from data -------------------------------------------------------------------------------
 
     def as_sizes(
-        self, operand: Operand, name: str, most: Sequence[int] | None = None, *, signed: bool = False
+        self, operand: ProgramOperand, name: str, most: Sequence[int] | None = None, *, signed: bool = False
     ) -> np.ndarray:
         """The elements of an operand as numbers and sizes.
 
@@ -185,7 +189,7 @@ class FoundSizes:
         return self.read(tensor, name, [(low if signed else max(low, 0), n) for n in limits])
 
     def read(
-        self, tensor: ProgramTensor, name: str, ranges: Sequence[Range], together: int | None = None
+        self, tensor: ProgramTensor, name: str, ranges: Sequence[IntegerRange], together: int | None = None
     ) -> np.ndarray:
         """The elements of a tensor of int64 as sizes, each within a range.
 
@@ -217,7 +221,7 @@ class FoundSizes:
         copy = ProgramTensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
         nodes.append(ProgramNode(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
 
-    def size(self, name: str, between: Range) -> int:
+    def size(self, name: str, between: IntegerRange) -> int:
         """A new size within a range; something must read it.
 
         Raises:
@@ -273,7 +277,7 @@ class FoundSizes:
         """Add a view of the first elements of a tensor."""
         end = np.empty(1, object)
         end[0] = size
-        operands: list[Operand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
+        operands: list[ProgramOperand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
         nodes.append(ProgramNode(view.name, _SLICE, {}, operands, [view], view.dtype))
 
 
@@ -282,7 +286,7 @@ def names_in(kinds: Iterable[TensorType]) -> set[str]:
     return {name for kind in kinds for dim in kind.shape or () for name in re.findall(r"[A-Za-z_]\w*", str(dim))}
 
 
-def _count(x: Operand) -> int:
+def _count(x: ProgramOperand) -> int:
     count = 1
     for n in x.shape:
         count *= greatest(n)

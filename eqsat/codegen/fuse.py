@@ -18,7 +18,7 @@ from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.shared.families import find
-from eqsat.codegen.program import Operand, Program, ProgramNode, ProgramTensor
+from eqsat.codegen.program import Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.view_operators import is_piece
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
@@ -80,7 +80,7 @@ class _Fusion:
         self.producer[conversion.output] = producer
         return True
 
-    def _private(self, operand: Operand | None) -> ProgramNode | None:
+    def _private(self, operand: ProgramOperand | None) -> ProgramNode | None:
         """The node that computes an operand as its first output, if the operand has no other readers."""
         if not isinstance(operand, ProgramTensor) or operand in self.returned or self.uses.get(operand) != 1:
             return None
@@ -152,7 +152,7 @@ def _converts(before: ProgramTensor, after: ProgramTensor) -> bool:
     return before.order is not None and after.order is not None and before.order != after.order
 
 
-def _add(operands: list[Operand], operand: Operand) -> int:
+def _add(operands: list[ProgramOperand], operand: ProgramOperand) -> int:
     """Number of an operand (from 1), appended unless it is there."""
     for k, known in enumerate(operands):
         if known is operand:
@@ -171,9 +171,9 @@ def appended(first: ProgramNode, chain: ProgramNode, at: int) -> ProgramNode:
     The anchor's operand of the chain becomes an operand of the whole if it is not the one that is replaced.
     """
     operands = list(first.operands)
-    sources: list[Operand | None] = [chain.inputs[0], *chain.operands]
+    sources: list[ProgramOperand | None] = [chain.inputs[0], *chain.operands]
     joined = sources[at]
-    pending: list[tuple[int, Operand]] = [
+    pending: list[tuple[int, ProgramOperand]] = [
         (i, source) for i, source in enumerate(sources) if source is not None and source is not joined
     ]
     places = {i: _add(operands, source) for i, source in pending}
@@ -210,7 +210,7 @@ def _returns(steps: Sequence[Step], first: int) -> bool:
 def _inlined(node: ProgramNode, operand: int, producer: ProgramNode) -> ProgramNode:
     """``node`` with one of its operands, a chain, computed inside: its steps come first."""
     gone = node.operands[operand]
-    operands: list[Operand] = [x for x in node.operands if x is not gone]
+    operands: list[ProgramOperand] = [x for x in node.operands if x is not gone]
     sources = [producer.inputs[0], *producer.operands]
     inner = {i: _add(operands, source) for i, source in enumerate(sources) if source is not None}
     grown = len(operands)

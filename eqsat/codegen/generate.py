@@ -24,7 +24,7 @@ from eqsat.execute.settle import settled
 from eqsat.model.inference.allowed_sizes import allowed_sizes
 from eqsat.model.load import load
 from eqsat.model.read.dims import following_option, free_sizes
-from eqsat.model.read.given_sizes import Size, split
+from eqsat.model.read.given_sizes import GivenSize, split
 from eqsat.model.symbols import by_known_names, symbols
 from eqsat.partition.saved import without_parts
 from eqsat.rules.ast import Target
@@ -41,7 +41,7 @@ def generate(
     model: ir.Model,
     *,
     name: str = "model",
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
     winograd: bool = False,

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from eqsat.backends.find_backends import Given
-    from eqsat.model.read.given_sizes import Size
+    from eqsat.backends.find_backends import GivenBackend
+    from eqsat.model.read.given_sizes import GivenSize
     from eqsat.rules.ast import Target
     from eqsat.rules.selection import NumericsClass
     from eqsat.stages.event import Progress
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Generation(TypedDict, total=False):
     """How a program is generated; see :func:`eqsat.codegen.generate.generate`."""
 
-    dims: Mapping[str, Size] | None
+    dims: Mapping[str, GivenSize] | None
     threads: int
     winograd: bool
     numerics: NumericsClass
@@ -31,5 +31,5 @@ class GenerationOptions(Generation, total=False):
     """How a model is compiled; see :func:`eqsat.compile`."""
 
     vendors: Collection[str]
-    backends: Sequence[Given]
+    backends: Sequence[GivenBackend]
     progress: Progress | None

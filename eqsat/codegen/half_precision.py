@@ -21,7 +21,16 @@ from eqsat.codegen.control.control_node import CONTROL
 from eqsat.codegen.elementwise_spelling import spell
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.shared.families import find
-from eqsat.codegen.program import FINDING, IDENTITY, RESHAPE, ROUNDS, Operand, Program, ProgramNode, ProgramTensor
+from eqsat.codegen.program import (
+    FINDING,
+    IDENTITY,
+    RESHAPE,
+    ROUNDS,
+    Program,
+    ProgramNode,
+    ProgramOperand,
+    ProgramTensor,
+)
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -68,7 +77,7 @@ class HalfPrecision:
     def _in_float32(self, node: ProgramNode, copies: _Copies, region: int | None) -> ProgramNode:
         """A node with operands and results in float32, and with the roundings between its steps."""
 
-        def given(x: Operand | None) -> Operand | None:
+        def given(x: ProgramOperand | None) -> ProgramOperand | None:
             if isinstance(x, ProgramTensor):
                 return copies.get((x, region)) or _like(x)
             return x if x is None else self._constant(x)

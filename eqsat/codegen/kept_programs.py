@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
-from eqsat.backends.find_backends import Given
+from eqsat.backends.find_backends import GivenBackend
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, LimitError
 from eqsat.execute.kept_by_model import Identity, Kept
@@ -36,7 +36,7 @@ class KeptPrograms:
         self._kept: Kept[CModel | None] = Kept(model, MOST)
 
     def program(
-        self, inputs: Mapping[str, Any], vendors: Collection[str] = (), backends: Sequence[Given] = ()
+        self, inputs: Mapping[str, Any], vendors: Collection[str] = (), backends: Sequence[GivenBackend] = ()
     ) -> CModel:
         """The program that runs the model on some inputs.
 

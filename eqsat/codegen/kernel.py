@@ -41,9 +41,8 @@ import onnx_ir as ir
 
 from eqsat.backends.region import Tensor
 from eqsat.codegen.isa import Isa
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
-Shape = tuple[int, ...]
 Halo = tuple[tuple[int, int], ...]
 Pad = float | int | Tensor
 """What a halo holds: a number, or the only element of a tensor."""

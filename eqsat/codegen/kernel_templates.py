@@ -24,16 +24,17 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import conversion
-from eqsat.codegen.kernel import GeneratedKernel, Shape, Task, View, dense_strides
+from eqsat.codegen.kernel import GeneratedKernel, Task, View, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.loop_writer import LoopOperand, LoopWriter, broadcast_strides, offset
 from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
+from eqsat.schema.types import Shape
 
-Index = str | int
+IndexText = str | int
 
 
-def indices(index: Sequence[Index]) -> list[str]:
+def indices(index: Sequence[IndexText]) -> list[str]:
     """Indices as C text."""
     return [str(i) for i in index]
 
@@ -62,11 +63,11 @@ class TemplateTensor:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    def at(self, *index: Index) -> str:
+    def at(self, *index: IndexText) -> str:
         """The element in memory."""
         return f"{self.operand.name}[{offset(self.operand.strides, indices(index))}]"
 
-    def load(self, *index: Index) -> str:
+    def load(self, *index: IndexText) -> str:
         """The element in the type that it is computed in."""
         return self._writer.load(self.operand, indices(index))
 
@@ -113,11 +114,11 @@ class TemplateResult(TemplateTensor):
         self.value_dtype = template.task.epilogue.dtype if number == 0 else view.dtype
         self.c = c_types.computed(self.value_dtype)
 
-    def store(self, value: str, *index: Index) -> str:
+    def store(self, value: str, *index: IndexText) -> str:
         """Statements that store a computed value; in output 0 through the epilogue."""
         return self._template.captured(lambda: self._store(value, indices(index)))
 
-    def copy(self, source: TemplateTensor, index: Sequence[Index], place: Sequence[Index]) -> str:
+    def copy(self, source: TemplateTensor, index: Sequence[IndexText], place: Sequence[IndexText]) -> str:
         """Statements that store an element of an operand; without epilogue its bits as they are."""
         if self.number == 0 and self._writer.task.epilogue.steps:
             return self.store(source.load(*index), *place)
@@ -240,7 +241,7 @@ def only(operand: TemplateTensor | None) -> str:
     return "0" if operand is None else operand.load(*["0"] * operand.rank)
 
 
-def along(index: Sequence[Index], axis: int, place: Index) -> tuple[Index, ...]:
+def along(index: Sequence[IndexText], axis: int, place: IndexText) -> tuple[IndexText, ...]:
     """An index with another place on one axis."""
     return (*index[:axis], place, *index[axis + 1 :])
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from eqsat.codegen.buffers import Buffer, BufferPiece, Kind, memory_order
+from eqsat.codegen.buffers import Buffer, BufferKind, BufferPiece, memory_order
 from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.halo_values import HaloValues, resolved
-from eqsat.codegen.kernel import Family, Halo, Pad, Shape, Want, Wants
+from eqsat.codegen.kernel import Family, Halo, Pad, Want, Wants
 from eqsat.codegen.placed_program import Layout
-from eqsat.codegen.program import IDENTITY, Group, Operand, Program, ProgramNode, ProgramTensor
+from eqsat.codegen.program import IDENTITY, Group, Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shapes import type_of
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
 from eqsat.errors import CodegenError
 from eqsat.schema.size_questions import is_free
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _CONCAT = OpKey("", "Concat")
 Order = tuple[int, ...]
@@ -135,7 +135,7 @@ class _Planner:
             for wish in self._wanted(reader, tensor):
                 if wish.order is not None:
                     return wish.order
-        sources: list[Operand | None] = [*node.inputs, *node.operands] if node.is_chain else []
+        sources: list[ProgramOperand | None] = [*node.inputs, *node.operands] if node.is_chain else []
         if want.follows is not None and want.follows < len(node.inputs):
             sources.insert(0, node.inputs[want.follows])
         for source in sources:
@@ -145,7 +145,7 @@ class _Planner:
 
     # ---- buffers ---------------------------------------------------------------------------------------
 
-    def _make(self, tensor: ProgramTensor, order: Order, kind: Kind = "arena", index: int = 0) -> BufferPiece:
+    def _make(self, tensor: ProgramTensor, order: Order, kind: BufferKind = "arena", index: int = 0) -> BufferPiece:
         buffer = Buffer(tensor, order)
         if kind != "arena":
             buffer.kind, buffer.index, buffer.rigid = kind, index, True
@@ -316,7 +316,7 @@ class _Planner:
         self._insert_copy(tensor, copy)
         return copy
 
-    def _insert_copy(self, source: Operand, copy: ProgramTensor) -> ProgramNode:
+    def _insert_copy(self, source: ProgramOperand, copy: ProgramTensor) -> ProgramNode:
         node = ProgramNode(copy.name, IDENTITY, {}, [source], [copy], copy.dtype, group=self.group)
         self._family(node)
         self.layout.nodes.append(node)

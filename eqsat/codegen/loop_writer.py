@@ -20,11 +20,12 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions import scalar, small_floats
 from eqsat.codegen.expressions.expression_table import Argument
-from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Shape, Step, Task, View, dense_strides
+from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Step, Task, View, dense_strides
 from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
+from eqsat.schema.types import Shape
 
-Index = Sequence[str]
+Indices = Sequence[str]
 """A C expression for each axis."""
 
 
@@ -45,7 +46,7 @@ class LoopOperand:
     strides: Shape
 
 
-def offset(strides: Shape, index: Index) -> str:
+def offset(strides: Shape, index: Indices) -> str:
     """C expression of an element's distance from element [0, ..., 0]."""
     terms = []
     for stride, i in zip(strides, index, strict=True):
@@ -183,7 +184,7 @@ class LoopWriter:
 
     # ---- elements ------------------------------------------------------------------------------------
 
-    def load(self, operand: LoopOperand, index: Index) -> str:
+    def load(self, operand: LoopOperand, index: Indices) -> str:
         """An element in the type that it is computed in."""
         return self.load_at(operand, offset(operand.strides, index))
 
@@ -208,7 +209,7 @@ class LoopWriter:
         self.need((*small_floats.to_float(dtype), *small_floats.from_float(dtype)))
         return f"{kind}_to_float(float_to_{kind}({value}))"
 
-    def store(self, value: str, index: Index) -> None:
+    def store(self, value: str, index: Indices) -> None:
         """Apply the epilogue to a computed element and store it in output 0."""
         epilogue, y = self.task.epilogue, self.task.output
         result, dtype = value, epilogue.dtype
@@ -218,7 +219,7 @@ class LoopWriter:
             result, dtype = self._steps(epilogue, first, index)
         self.store_to(0, result, index, y)
 
-    def store_to(self, output: int, value: str, index: Index, y: View | None = None) -> None:
+    def store_to(self, output: int, value: str, index: Indices, y: View | None = None) -> None:
         """Store a computed element in an output, without epilogue."""
         view = y if y is not None else self.task.outputs[output]
         assert view is not None
@@ -230,7 +231,7 @@ class LoopWriter:
             value = f"({c_types.storage(view.dtype)})({value})"
         self.add(f"y{output}[{offset(view.strides, index)}] = {value};")
 
-    def _steps(self, epilogue: Epilogue, first: str, index: Index) -> tuple[str, ir.DataType]:
+    def _steps(self, epilogue: Epilogue, first: str, index: Indices) -> tuple[str, ir.DataType]:
         types = epilogue.dtypes()
         operands = len(epilogue.operands)
         names: dict[int, str] = {0: first}

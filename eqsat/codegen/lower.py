@@ -25,10 +25,10 @@ from eqsat.codegen.operator_call import OperatorCall
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import (
     IDENTITY,
-    Operand,
-    Operands,
     Program,
     ProgramNode,
+    ProgramOperand,
+    ProgramOperands,
     ProgramTensor,
     WholeKernel,
     WholeRegion,
@@ -37,7 +37,7 @@ from eqsat.codegen.program import (
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
-from eqsat.codegen.value_ranges import Range
+from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.codegen.wants import converted_order, usual_orders
 from eqsat.codegen.whole_regions import ModelRegions, restored
 from eqsat.errors import ExecutionError, LimitError
@@ -69,7 +69,7 @@ def lower(
     decided: bool = False,
     sizes: FreeSizes | None = None,
     limits: SizeLimits | None = None,
-    ranges: Sequence[Range | None] = (),
+    ranges: Sequence[IntegerRange | None] = (),
 ) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
@@ -116,9 +116,9 @@ class _Lowering:
         self.halves = HalfPrecision()
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
-    def run(self, ranges: Sequence[Range | None]) -> Program:
+    def run(self, ranges: Sequence[IntegerRange | None]) -> Program:
         plan = self.plan
-        given = [
+        given: ProgramOperands = [
             self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
             for vid, value in plan.inputs
         ]
@@ -141,9 +141,7 @@ class _Lowering:
         check_families(program, self.problems)
         return program
 
-    def _walk(
-        self, plan: Plan, inputs: Sequence[Operand | None], region: int | None = None
-    ) -> dict[int, Operand | None]:
+    def _walk(self, plan: Plan, inputs: ProgramOperands, region: int | None = None) -> dict[int, ProgramOperand | None]:
         """Lowers a plan; returns what its values became."""
         read = {vid for vid, _ in plan.outputs}
         needed: list[PlanNode] = []
@@ -209,7 +207,7 @@ class _Lowering:
             if not is_known(op) and not has_subgraphs(node.attrs):
                 self.problems.add_operator(op, name)
 
-    def _region(self, piece: SavedFunction, call: PlanNode, given: Operands) -> Operands:
+    def _region(self, piece: SavedFunction, call: PlanNode, given: ProgramOperands) -> ProgramOperands:
         number = None
         if call.op in self.pieces.whole:
             number = len(self.regions)
@@ -222,8 +220,8 @@ class _Lowering:
         return results
 
     def _kernel(
-        self, scope: Scope, node: PlanNode, given: Operands, name: str, region: int, call: str = ""
-    ) -> Operands:
+        self, scope: Scope, node: PlanNode, given: ProgramOperands, name: str, region: int, call: str = ""
+    ) -> ProgramOperands:
         """A kernel of a region that stays whole."""
         whole, first, attrs, label = self.regions[region], len(self.nodes), node.attrs, node.name or node.op.name
         if not has_subgraphs(attrs):
@@ -239,7 +237,9 @@ class _Lowering:
         whole.kernels.append(kernel)
         return results
 
-    def _operator(self, scope: Scope, node: PlanNode, given: Operands, name: str, *, decided: bool = False) -> Operands:
+    def _operator(
+        self, scope: Scope, node: PlanNode, given: ProgramOperands, name: str, *, decided: bool = False
+    ) -> ProgramOperands:
         """A plain operator or a composite; ``decided`` where the plan says how C computes it."""
         first = len(self.nodes)
         used = [v is not None and v in scope.read for v in node.outputs]
@@ -268,7 +268,7 @@ class _Lowering:
                     decide_entry(made, node.family, bool(self.shapes.received))
         return results
 
-    def _converted(self, node: PlanNode, operand: Operand | None, name: str) -> Operand | None:
+    def _converted(self, node: PlanNode, operand: ProgramOperand | None, name: str) -> ProgramOperand | None:
         """A conversion between layouts."""
         if not isinstance(operand, ProgramTensor):
             return operand
@@ -283,16 +283,16 @@ class _Lowering:
         self,
         op: OpKey,
         attrs: Attrs,
-        operands: Operands,
+        operands: ProgramOperands,
         types: list[TensorType | None],
         used: list[bool],
         names: list[str],
         name: str,
         depth: int = 0,
-    ) -> Operands:
+    ) -> ProgramOperands:
         """One operator: folded, replaced by simpler ones, or kept as a node."""
         count = len(used)
-        none: Operands = [None] * count
+        none: ProgramOperands = [None] * count
         while operands and operands[-1] is None:
             operands = operands[:-1]
         if any(isinstance(value, GraphAttr) for _, value in attrs):
@@ -372,12 +372,12 @@ class _Lowering:
         self,
         op: OpKey,
         attrs: Attrs,
-        operands: Operands,
+        operands: ProgramOperands,
         used: list[bool],
         name: str,
         depth: int,
         is_only: bool = False,
-    ) -> Operands | None:
+    ) -> ProgramOperands | None:
         """An operator without a kernel by its definition in terms of others, if it has one.
 
         Args:
@@ -402,7 +402,7 @@ class _Lowering:
     def _body(
         self,
         body: Body,
-        operands: Operands,
+        operands: ProgramOperands,
         types: list[TensorType | None],
         used: list[bool],
         names: list[str],
@@ -410,14 +410,14 @@ class _Lowering:
         depth: int = 0,
         *,
         layouts: bool = False,
-    ) -> Operands:
+    ) -> ProgramOperands:
         """The operators of a body.
 
         Args:
             types, used, names: Of its results; a name is empty where the result has none of its own.
             layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
         """
-        values: Operands = [*operands, *[None] * (body.inputs - len(operands))]
+        values: ProgramOperands = [*operands, *[None] * (body.inputs - len(operands))]
         refused: set[int | None] = set()
         result = {v: k for k, v in enumerate(body.results) if k < len(used)}
         read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eqsat.codegen.program import Operand
+from eqsat.codegen.program import ProgramOperand
 from eqsat.partition.plan import Plan
 
 
@@ -20,7 +20,7 @@ class Scope:
     """
 
     plan: Plan
-    values: dict[int, Operand | None]
+    values: dict[int, ProgramOperand | None]
     names: dict[int, str]
     read: set[int]
     region: int | None = None

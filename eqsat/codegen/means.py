@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Coverage, counted
-from eqsat.backends.find_backends import Given, chosen, without_regions
+from eqsat.backends.find_backends import GivenBackend, chosen, without_regions
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.execute.kept_by_model import Identity, Kept
@@ -44,7 +44,7 @@ class Runs:
         inputs: Mapping[str, Any],
         means: Means = "numpy",
         vendors: Collection[str] = (),
-        backends: Sequence[Given] = (),
+        backends: Sequence[GivenBackend] = (),
         coverage: dict[str, Coverage] | None = None,
     ) -> dict[str, np.ndarray]:
         """Runs the model; see :meth:`eqsat.Result.run`.
@@ -73,7 +73,7 @@ class Runs:
 
         return KeptPrograms(self._model, self._sizes)
 
-    def _executor(self, vendors: Collection[str], backends: Sequence[Given]) -> _Served:
+    def _executor(self, vendors: Collection[str], backends: Sequence[GivenBackend]) -> _Served:
         serving = chosen(self._model, vendors, backends)
         for vendor in vendors:
             if not serving[vendor].prepares:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.codegen.program import FINDING, IDENTITY, Operand, Operands, ProgramNode, ProgramTensor
+from eqsat.codegen.program import FINDING, IDENTITY, ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -27,14 +27,14 @@ class OperatorCall:
 
     op: OpKey
     attrs: Attrs
-    operands: Operands
+    operands: ProgramOperands
     types: list[TensorType | None]
     used: list[bool]
     names: list[str]
     name: str
     depth: int = 0
 
-    def operand(self, number: int) -> Operand | None:
+    def operand(self, number: int) -> ProgramOperand | None:
         """An operand, None where it is absent."""
         return self.operands[number] if number < len(self.operands) else None
 
@@ -47,7 +47,7 @@ def finding_node(
     operator: str,
     call: OperatorCall,
     attributes: Mapping[str, object],
-    inputs: Sequence[Operand | None],
+    inputs: Sequence[ProgramOperand | None],
     outputs: Sequence[ProgramTensor | None],
 ) -> ProgramNode:
     """A node of what programs do about sizes, for an operator."""
@@ -55,7 +55,7 @@ def finding_node(
     return ProgramNode(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype)
 
 
-def in_memory(call: OperatorCall, x: Operand, nodes: list[ProgramNode]) -> ProgramTensor:
+def in_memory(call: OperatorCall, x: ProgramOperand, nodes: list[ProgramNode]) -> ProgramTensor:
     """An operand as a tensor; a constant is copied."""
     if isinstance(x, ProgramTensor):
         return x

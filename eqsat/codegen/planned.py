@@ -19,9 +19,9 @@ from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import Operand, Program
+from eqsat.codegen.program import Program, ProgramOperand
 from eqsat.codegen.select import KernelSelection, given_kernels, select_kernels
-from eqsat.codegen.value_ranges import Range
+from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.codegen.whole_regions import ModelRegions, decide_pieces, keep_known_regions, searchable
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
@@ -117,11 +117,11 @@ class Bodies:
         self,
         name: str,
         graph: ir.Graph,
-        given: Sequence[Operand],
-        captured: Mapping[str, Operand],
+        given: Sequence[ProgramOperand],
+        captured: Mapping[str, ProgramOperand],
         results: Sequence[int],
         sizes: FreeSizes,
-        ranges: Sequence[Range | None],
+        ranges: Sequence[IntegerRange | None],
     ) -> Program | None:
         """The program of a body; None if there are problems.
 
@@ -193,7 +193,12 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
 
 
 def _lowered(
-    chosen: Chosen, name: str, choices: Choices, problems: Problems, tally: Tally, ranges: Sequence[Range | None] = ()
+    chosen: Chosen,
+    name: str,
+    choices: Choices,
+    problems: Problems,
+    tally: Tally,
+    ranges: Sequence[IntegerRange | None] = (),
 ) -> tuple[Program, KernelSelection | None]:
     bodies = Bodies(chosen.model, choices, problems, tally)
     for kernel in chosen.pieces.left:

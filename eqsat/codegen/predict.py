@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.emitted import KernelInfo
-from eqsat.codegen.kernel import Shape, Task, View
+from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.kernels.shared.families import entry_name
 from eqsat.errors import OptimizationError
 from eqsat.model.macs import macs
@@ -24,7 +24,7 @@ from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, FamilyEntry, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, Shape, TensorType
 from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import TotalWork, family_entry, rates
 from eqsat.targets.kernel_cost import priced, roofline

@@ -51,10 +51,10 @@ class ProgramTensor(region.Tensor):
     order: tuple[int, ...] | None = None
 
 
-Operand = ProgramTensor | np.ndarray
+ProgramOperand = ProgramTensor | np.ndarray
 """An operand of a node: a tensor or a constant."""
 
-Operands = list[Operand | None]
+ProgramOperands = list[ProgramOperand | None]
 """Operands or results of a node; None where one is absent or has no reader."""
 
 
@@ -80,10 +80,10 @@ class ProgramNode:
     name: str
     operator: OpKey
     attributes: Mapping[str, Any]
-    inputs: Operands
+    inputs: ProgramOperands
     outputs: list[ProgramTensor | None]
     dtype: ir.DataType
-    operands: list[Operand] = field(default_factory=list)
+    operands: list[ProgramOperand] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     group: int | None = None
     boundary: bool = False
@@ -134,7 +134,7 @@ class ProgramNode:
             for n in self.attributes["values"]:
                 yield from symbols(n)
 
-    def replace_reads(self, old: ProgramTensor, new: Operand) -> None:
+    def replace_reads(self, old: ProgramTensor, new: ProgramOperand) -> None:
         """Read another tensor instead."""
         self.inputs = [new if x is old else x for x in self.inputs]
         self.operands = [new if x is old else x for x in self.operands]
@@ -200,10 +200,10 @@ class WholeKernel:
     name: str
     operator: str
     attributes: Mapping[str, Any]
-    operands: Operands
+    operands: ProgramOperands
     places: list[ProgramTensor | None]
     call: str = ""
-    results: Operands = field(default_factory=list)
+    results: ProgramOperands = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -223,8 +223,8 @@ class WholeRegion:
     target: str
     backend: Backend | None
     kernels: list[WholeKernel] = field(default_factory=list)
-    inputs: Operands = field(default_factory=list)
-    outputs: Operands = field(default_factory=list)
+    inputs: ProgramOperands = field(default_factory=list)
+    outputs: ProgramOperands = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

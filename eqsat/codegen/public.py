@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import within_bounds
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
-from eqsat.model.read.given_sizes import Size, split
-from eqsat.progress import Shown, received, shows_progress
+from eqsat.model.read.given_sizes import GivenSize, split
+from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.rules.user_operators import Declaration
@@ -20,20 +20,20 @@ from eqsat.rules.user_operators import declarations as declaring
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.backends.find_backends import Given
+    from eqsat.backends.find_backends import GivenBackend
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.weights import Form
+    from eqsat.codegen.weights import WeightsForm
 
 
 @checks_arguments
 @shows_progress
 @within_bounds()
 def compile(
-    source: Source,
+    source: GivenModel,
     *,
     threads: int = 1,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     winograd: bool = False,
@@ -41,8 +41,8 @@ def compile(
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] = (),
-    backends: Sequence[Given] = (),
-    progress: Shown = None,
+    backends: Sequence[GivenBackend] = (),
+    progress: ProgressOption = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> CompiledModel:
@@ -103,15 +103,15 @@ def compile(
 @shows_progress
 @within_bounds()
 def write_c(
-    source: Source,
+    source: GivenModel,
     folder: str | Path,
     *,
     name: str = "model",
-    weights: Form | None = None,
+    weights: WeightsForm | None = None,
     isas: Sequence[str] | None = None,
     threads: int = 1,
     inputs: Mapping[str, np.ndarray] | None = None,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
@@ -120,8 +120,8 @@ def write_c(
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] | None = None,
-    backends: Sequence[Given] = (),
-    progress: Shown = None,
+    backends: Sequence[GivenBackend] = (),
+    progress: ProgressOption = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> Emitted:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.found_sizes import FoundSizes
-from eqsat.codegen.program import FINDING, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import FINDING, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.size import bounds
@@ -25,7 +25,7 @@ _EXACT = 1 << 24
 def resized_type(
     name: str,
     attributes: Mapping[str, Any],
-    operands: Sequence[Operand | None],
+    operands: Sequence[ProgramOperand | None],
     declared: TensorType | None,
     found: FoundSizes,
     nodes: list[ProgramNode],
@@ -88,7 +88,7 @@ def _scaled(n: int, factor: float) -> int | None:
     return n * exact.numerator // exact.denominator
 
 
-def _most(policy: str, says: Operand, before: Sequence[int], found: FoundSizes, name: str) -> list[int]:
+def _most(policy: str, says: ProgramOperand, before: Sequence[int], found: FoundSizes, name: str) -> list[int]:
     """Upper bounds of the sizes."""
     high = [greatest(n) for n in before]
     if policy == "scales":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import MAX_VALUE, infer_body
@@ -28,7 +28,7 @@ def present(node: PlanNode, used: list[bool]) -> int:
 
 
 def result_places(
-    node: PlanNode, given: Sequence[Operand | None], name: str, shapes: Shapes
+    node: PlanNode, given: Sequence[ProgramOperand | None], name: str, shapes: Shapes
 ) -> list[ProgramTensor | None]:
     """Places for the results of a composite that has several: a kernel needs one also for what nothing reads."""
     body = node.body

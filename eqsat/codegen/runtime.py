@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.backends.asking import primitives, unavailable
 from eqsat.backends.backend import Primitive
-from eqsat.backends.find_backends import Given, chosen
+from eqsat.backends.find_backends import GivenBackend, chosen
 from eqsat.codegen.backend_code import Served
 from eqsat.codegen.binding import ArgumentBinder
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
@@ -76,7 +76,7 @@ class CModel:
         flags: tuple[str, ...] = (),
         profile: bool = False,
         vendors: Collection[str] = (),
-        backends: Sequence[Given] = (),
+        backends: Sequence[GivenBackend] = (),
         progress: Progress | None = None,
         **options: Unpack[Generation],
     ) -> None:

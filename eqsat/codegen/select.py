@@ -21,7 +21,7 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.problem import Solution
-from eqsat.model.read.given_sizes import Size
+from eqsat.model.read.given_sizes import GivenSize
 from eqsat.ops.own_operators import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
@@ -67,7 +67,7 @@ def select_kernels(
     *,
     numerics: NumericsClass = "real",
     time_limit: float = TIME_LIMIT,
-    dims: Mapping[str, Size] | None = None,
+    dims: Mapping[str, GivenSize] | None = None,
 ) -> tuple[Plan, KernelSelection] | None:
     """Chooses kernels and layouts.
 

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.schema.size import Size, Undecided, bounds
 from eqsat.schema.size_choices import largest, smallest
-from eqsat.schema.types import OpKey
-
-Value = np.ndarray | None
+from eqsat.schema.types import KnownValue, OpKey
 
 
 def is_sizes(operand: object) -> bool:
@@ -31,7 +29,7 @@ def is_sizes(operand: object) -> bool:
     )
 
 
-def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None]) -> np.ndarray | None:
+def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None]) -> np.ndarray | None:
     """The result of an operator on shapes, None if it is none or its result depends on data.
 
     Args:
@@ -71,24 +69,24 @@ def _array(values: Any) -> np.ndarray:
     return found if is_sizes(found) else found.astype(np.int64)
 
 
-def _ints(value: Value) -> list[int] | None:
+def _ints(value: KnownValue) -> list[int] | None:
     return None if value is None else [int(x) for x in value.reshape(-1)]
 
 
-def _present(value: Value) -> np.ndarray:
+def _present(value: KnownValue) -> np.ndarray:
     assert value is not None
     return value
 
 
-def _gather(attributes: Mapping[str, Any], x: Value, index: Value) -> Any:
+def _gather(attributes: Mapping[str, Any], x: KnownValue, index: KnownValue) -> Any:
     return np.take(_present(x), _present(index).astype(np.int64), axis=attributes.get("axis", 0))
 
 
-def _concat(attributes: Mapping[str, Any], *parts: Value) -> Any:
+def _concat(attributes: Mapping[str, Any], *parts: KnownValue) -> Any:
     return np.concatenate([_present(p).astype(object) for p in parts], axis=attributes["axis"])
 
 
-def _slice(attributes: Mapping[str, Any], x: Value, *bounds: Value) -> Any:
+def _slice(attributes: Mapping[str, Any], x: KnownValue, *bounds: KnownValue) -> Any:
     starts, ends, axes, steps = ([_ints(b) for b in bounds] + [None] * 4)[:4]
     taken = [slice(None)] * _present(x).ndim
     for k, axis in enumerate(axes if axes is not None else range(len(starts or ()))):
@@ -100,22 +98,22 @@ def _slice(attributes: Mapping[str, Any], x: Value, *bounds: Value) -> Any:
     return _present(x)[tuple(taken)]
 
 
-def _unsqueeze(attributes: Mapping[str, Any], x: Value, axes: Value = None) -> Any:
+def _unsqueeze(attributes: Mapping[str, Any], x: KnownValue, axes: KnownValue = None) -> Any:
     return np.expand_dims(_present(x), tuple(_ints(axes) or attributes.get("axes") or ()))
 
 
-def _squeeze(attributes: Mapping[str, Any], x: Value, axes: Value = None) -> Any:
+def _squeeze(attributes: Mapping[str, Any], x: KnownValue, axes: KnownValue = None) -> Any:
     named = _ints(axes) or attributes.get("axes")
     return np.squeeze(_present(x), None if named is None else tuple(named))
 
 
-def _reshape(attributes: Mapping[str, Any], x: Value, shape: Value) -> Any:
+def _reshape(attributes: Mapping[str, Any], x: KnownValue, shape: KnownValue) -> Any:
     found = _present(x)
     wanted = [found.shape[i] if n == 0 else n for i, n in enumerate(_ints(shape) or ())]
     return found.reshape(wanted)
 
 
-def _cast(attributes: Mapping[str, Any], x: Value) -> Any:
+def _cast(attributes: Mapping[str, Any], x: KnownValue) -> Any:
     return x if attributes["to"] == ir.DataType.INT64 else None
 
 
@@ -126,11 +124,11 @@ def _divide(a: int, b: int) -> int:
     raise Undecided("a quotient of negative sizes")
 
 
-def _where(attributes: Mapping[str, Any], condition: Value, a: Value, b: Value) -> Any:
+def _where(attributes: Mapping[str, Any], condition: KnownValue, a: KnownValue, b: KnownValue) -> Any:
     return np.where(_present(condition).astype(bool), _present(a).astype(object), _present(b).astype(object))
 
 
-def _equal(attributes: Mapping[str, Any], a: Value, b: Value) -> Any:
+def _equal(attributes: Mapping[str, Any], a: KnownValue, b: KnownValue) -> Any:
     """Whether elements are equal for all sizes, or for none."""
     x, y = np.broadcast_arrays(_present(a).astype(object), _present(b).astype(object))
     return np.array([_decided(p, q) for p, q in zip(x.ravel(), y.ravel(), strict=True)], bool).reshape(x.shape)
@@ -140,7 +138,7 @@ def _decided(a: int, b: int) -> bool:
     return a == b or not (a < b or a > b)
 
 
-def _reduce_prod(attributes: Mapping[str, Any], x: Value, axes: Value = None) -> Any:
+def _reduce_prod(attributes: Mapping[str, Any], x: KnownValue, axes: KnownValue = None) -> Any:
     named = _ints(axes)
     return np.prod(_present(x), axis=None if named is None else tuple(named), keepdims=bool(attributes["keepdims"]))
 
@@ -148,7 +146,7 @@ def _reduce_prod(attributes: Mapping[str, Any], x: Value, axes: Value = None) ->
 def _reduced(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """A reduction of all elements of a vector."""
 
-    def rule(attributes: Mapping[str, Any], x: Value, axes: Value = None) -> Any:
+    def rule(attributes: Mapping[str, Any], x: KnownValue, axes: KnownValue = None) -> Any:
         values = _present(x)
         if values.ndim != 1 or not values.size or (axes is None and attributes.get("noop_with_empty_axes")):
             return None
@@ -191,7 +189,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 }
 
 
-def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ...] | None:
+def result_shape(op: OpKey, operands: Sequence[ProgramOperand | None]) -> tuple[int, ...] | None:
     """The shape of a result that an operand says in sizes, None if it does not.
 
     Raises:
@@ -227,7 +225,7 @@ def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ..
 
 
 def result_shapes(
-    op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], count: int
+    op: OpKey, attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None], count: int
 ) -> list[tuple[int, ...]] | None:
     """The shapes of all results that an operand says in sizes, None if it does not.
 
@@ -249,7 +247,7 @@ def result_shapes(
     return None if shapes is None else list(shapes)[:count]
 
 
-def _joined(attributes: Mapping[str, Any], operands: Sequence[Operand | None]) -> list[tuple[int, ...]]:
+def _joined(attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None]) -> list[tuple[int, ...]]:
     """The shape of a concatenation; the other axes have the sizes of the first operand."""
     shapes = [x.shape for x in operands if x is not None]
     axis = attributes["axis"] % len(shapes[0])
@@ -320,7 +318,7 @@ def slice_start(start: int, step: int, n: int) -> int:
     return largest(smallest(at, n if step > 0 else n - 1), 0)
 
 
-def _sliced(operands: Sequence[Operand | None]) -> tuple[int, ...] | None:
+def _sliced(operands: Sequence[ProgramOperand | None]) -> tuple[int, ...] | None:
     """The shape of a slice, None if data says where it begins, ends or steps."""
     x, *bounds = operands
     if x is None or any(isinstance(b, ProgramTensor) for b in bounds):

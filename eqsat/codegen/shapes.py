@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes, result_shapes
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
@@ -81,7 +81,7 @@ class Shapes:
         self,
         op: OpKey,
         attrs: Attrs,
-        operands: Sequence[Operand | None],
+        operands: Sequence[ProgramOperand | None],
         types: list[TensorType | None],
         used: Sequence[bool],
         place: str,
@@ -101,9 +101,9 @@ class Shapes:
         self,
         op: OpKey,
         attributes: Mapping[str, Any],
-        operands: list[Operand | None],
+        operands: list[ProgramOperand | None],
         types: list[TensorType | None],
-    ) -> tuple[list[TensorType | None], list[Operand | None]]:
+    ) -> tuple[list[TensorType | None], list[ProgramOperand | None]]:
         """Types of the results as far as an operand says them, and the operands that are then needed.
 
         The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
@@ -125,7 +125,7 @@ class Shapes:
 
 
 def result_dtypes(
-    op: OpKey, attributes: Mapping[str, Any], first: ir.DataType, operands: list[Operand | None]
+    op: OpKey, attributes: Mapping[str, Any], first: ir.DataType, operands: list[ProgramOperand | None]
 ) -> list[ir.DataType]:
     """Element types of the results of an operator whose results have the shapes that an operand says."""
     if op.name == "ConstantOfShape":
@@ -138,7 +138,7 @@ def result_dtypes(
     return [first, ir.DataType.INT64] if op.name == "TopK" else [first] * 64
 
 
-def type_of(operand: Operand | None) -> TensorType | None:
+def type_of(operand: ProgramOperand | None) -> TensorType | None:
     """The type of an operand; free sizes are expressions of symbols."""
     if operand is None:
         return None

@@ -34,7 +34,7 @@ LEAST = 3e-6
 ENOUGH = 100e-6
 """Predicted seconds in a run of all kernels that are worth it, from which on any is shared."""
 
-Parameters = Sequence[tuple[str, str]]
+TypedNames = Sequence[tuple[str, str]]
 """C type and name of each parameter of a kernel."""
 _RANGE = (("ptrdiff_t ", "begin"), ("ptrdiff_t ", "end"))
 
@@ -59,7 +59,7 @@ class Share:
         return [str(self.least), *([str(self.stride)] if self.stride else [])]
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> TypedNames:
         """Of the kernel, after its own."""
         return _RANGE
 
@@ -105,7 +105,7 @@ class StageShare:
         return []
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> TypedNames:
         """Of the kernel, after its own."""
         return (("int ", "stage"), *_RANGE)
 
@@ -204,7 +204,7 @@ class Sharing:
 
 
 def sharing_functions(
-    prefix: str, name: str, parameters: Parameters, share: Share | StageShare, written: Callable[[str, str, str], str]
+    prefix: str, name: str, parameters: TypedNames, share: Share | StageShare, written: Callable[[str, str, str], str]
 ) -> str:
     """The functions by which threads share a kernel, after that of the kernel.
 
@@ -244,7 +244,7 @@ def sharing_functions(
     )
 
 
-def _part(name: str, fields: Parameters, arguments: Sequence[str]) -> str:
+def _part(name: str, fields: TypedNames, arguments: Sequence[str]) -> str:
     """What threads call: it unpacks the arguments of the kernel."""
     given = "".join(f"    {c}{n};\n" for c, n in fields)
     return (

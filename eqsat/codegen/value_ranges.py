@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import greatest
 from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey
 
-Range = tuple[int, int]
-_Rule = Callable[[Mapping[str, Any], Sequence[Range]], Range | None]
+IntegerRange = tuple[int, int]
+_Rule = Callable[[Mapping[str, Any], Sequence[IntegerRange]], IntegerRange | None]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Producer:
 
     op: OpKey
     attributes: Mapping[str, Any]
-    operands: Sequence[Operand | None]
+    operands: Sequence[ProgramOperand | None]
 
 
 @dataclass
@@ -44,9 +44,9 @@ class ValueRanges:
     """
 
     origins: dict[ProgramTensor, Producer] = field(default_factory=dict)
-    known: dict[ProgramTensor, Range | None] = field(default_factory=dict)
+    known: dict[ProgramTensor, IntegerRange | None] = field(default_factory=dict)
 
-    def of(self, operand: Operand) -> Range | None:
+    def of(self, operand: ProgramOperand) -> IntegerRange | None:
         """The least and the greatest number that an element can be, by all that is known; None for other types."""
         if isinstance(operand, np.ndarray):
             return _of_constant(operand)
@@ -55,7 +55,7 @@ class ValueRanges:
             self.known[operand] = self._computed(operand)
         return self.known[operand]
 
-    def _computed(self, tensor: ProgramTensor) -> Range | None:
+    def _computed(self, tensor: ProgramTensor) -> IntegerRange | None:
         widest = _range_of(tensor.dtype)
         origin = self.origins.get(tensor)
         if origin is None or origin.op.domain or widest is None:
@@ -80,7 +80,7 @@ class ValueRanges:
         # What does not fit wraps around.
         return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
 
-    def _sum(self, x: Operand, result: ProgramTensor) -> Range | None:
+    def _sum(self, x: ProgramOperand, result: ProgramTensor) -> IntegerRange | None:
         """The sum of so many elements as there are for each result."""
         each = self.of(x)
         if each is None:
@@ -93,7 +93,7 @@ class ValueRanges:
         return max(min(each[0] * count, 0), -LARGEST), min(max(each[1] * count, 0), LARGEST)
 
 
-def _of_constant(array: np.ndarray) -> Range | None:
+def _of_constant(array: np.ndarray) -> IntegerRange | None:
     if array.dtype == object:
         ends = [bounds(x) for x in array.reshape(-1)]
         return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
@@ -102,7 +102,7 @@ def _of_constant(array: np.ndarray) -> Range | None:
     return int(array.min()), int(array.max())
 
 
-def _range_of(dtype: ir.DataType) -> Range | None:
+def _range_of(dtype: ir.DataType) -> IntegerRange | None:
     """The range of an integer type."""
     if dtype == ir.DataType.BOOL:
         return 0, 1
@@ -112,26 +112,26 @@ def _range_of(dtype: ir.DataType) -> Range | None:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed() else (0, (1 << bits) - 1)
 
 
-def _hull(ranges: Sequence[Range]) -> Range:
+def _hull(ranges: Sequence[IntegerRange]) -> IntegerRange:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-def _products(a: Range, b: Range) -> Range:
+def _products(a: IntegerRange, b: IntegerRange) -> IntegerRange:
     ends = [x * y for x in a for y in b]
     return min(ends), max(ends)
 
 
-def _divided(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+def _divided(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
     (low, high), (least, most) = ranges
     return (low // most, high // least) if low >= 0 and least > 0 else None
 
 
-def _modulo(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+def _modulo(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
     (low, _), (least, most) = ranges
     return (0, most - 1) if least > 0 and (low >= 0 or not attributes.get("fmod")) else None
 
 
-def _clipped(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+def _clipped(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
     if len(ranges) < 3:
         return None
     (low, high), (least, _), (_, most) = ranges

@@ -14,8 +14,8 @@ import numpy as np
 from eqsat.codegen import c_types
 from eqsat.codegen.buffers import ALIGNMENT, SLACK
 
-Form = Literal["string", "incbin", "blob"]
-FORMS: tuple[Form, ...] = ("string", "incbin", "blob")
+WeightsForm = Literal["string", "incbin", "blob"]
+FORMS: tuple[WeightsForm, ...] = ("string", "incbin", "blob")
 LARGEST = 16 << 20
 """Size up to which bytes are written as literals by default: gcc takes a second and 160 MB for them."""
 LINE = 4000
@@ -60,7 +60,7 @@ def aligned(size: int) -> np.ndarray:
     return raw[start : start + size]
 
 
-def usual_form(size: int) -> Form:
+def usual_form(size: int) -> WeightsForm:
     """The default form of weights of so many bytes."""
     return "string" if size <= LARGEST else "incbin"
 

@@ -18,11 +18,12 @@ from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import EqsatError, LimitError, VerificationError
 from eqsat.execute.difference import Difference, compare_values
 from eqsat.execute.inputs import complete_inputs
+from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.plan import Plan
 from eqsat.schema.chosen_sizes import samples, typical
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.stages.load import LoadedInput
-from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.oracle import Failed
 from eqsat.verify.programs import Programs
 from eqsat.verify.verify import MOST_WORK
 from eqsat.verify.whole import is_explained, run_result
@@ -88,7 +89,7 @@ def require_equal(loaded: LoadedInput, after: ir.Model, seed: int) -> tuple[str,
     return () if compared else (f"the input before {done}: it cannot be executed",)
 
 
-def _inputs(model: ir.Model, sizes: FreeSizes, seed: int, *, more: bool) -> Iterator[dict[str, Value]]:
+def _inputs(model: ir.Model, sizes: FreeSizes, seed: int, *, more: bool) -> Iterator[dict[str, TensorValue]]:
     """Ordinary inputs at several sizes, and with ``more`` also of other magnitudes."""
     for values in samples(sizes):
         try:
@@ -100,13 +101,15 @@ def _inputs(model: ir.Model, sizes: FreeSizes, seed: int, *, more: bool) -> Iter
             yield {name: _scaled(array, factor) for name, array in arrays.items()}
 
 
-def _scaled(array: Value, factor: float) -> Value:
+def _scaled(array: TensorValue, factor: float) -> TensorValue:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return array
     return np.asarray(array * array.dtype.type(factor))
 
 
-def _differing(outputs: Iterable[ir.Value], left: Sequence[Value], right: Sequence[Value]) -> Difference | None:
+def _differing(
+    outputs: Iterable[ir.Value], left: Sequence[TensorValue], right: Sequence[TensorValue]
+) -> Difference | None:
     pairs = zip(outputs, left, right, strict=True)
     differences = (compare_values(value.name or "", a, b, numerics="real") for value, a, b in pairs)
     return next((d for d in differences if not d.agrees), None)
@@ -132,6 +135,6 @@ class _Before:
     def work(self) -> int:
         return sum(map(self.programs.work, range(len(self.programs.nodes))))
 
-    def explains(self, arrays: Mapping[str, Value], found: list[Value]) -> bool:
+    def explains(self, arrays: Mapping[str, TensorValue], found: list[TensorValue]) -> bool:
         """Whether outputs differ no more than tiny changes of the values let them differ."""
         return is_explained(self.programs, arrays, found, "real")

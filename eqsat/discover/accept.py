@@ -9,7 +9,7 @@ from typing import Literal
 
 from eqsat.check import lints
 from eqsat.check.checked import verdict_of
-from eqsat.check.rule import Observed, check_rule
+from eqsat.check.rule import ObservedInstance, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text
@@ -19,7 +19,7 @@ SAMPLES = 20
 """Instances of each rule."""
 WHOLE = "whole"
 """The name of the left side in a condition."""
-Verdict = Literal["holds", "refuted", "undecided", "grows"]
+CandidateVerdict = Literal["holds", "refuted", "undecided", "grows"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Proposal:
     of_one_shape: bool = False
 
 
-def accept(proposal: Proposal, names: set[str], seed: int) -> tuple[Verdict, Rule | None, str]:
+def accept(proposal: Proposal, names: set[str], seed: int) -> tuple[CandidateVerdict, Rule | None, str]:
     """The last verdict, and the rule and its text if one holds; its name joins the others."""
     name = _name(proposal.words, names)
     verdict, rule, text = _tried(proposal, name, "real", proposal.conditions[-1], seed)
@@ -73,7 +73,7 @@ def accept(proposal: Proposal, names: set[str], seed: int) -> tuple[Verdict, Rul
 
 def _of_one_shape(
     proposal: Proposal, name: str, numerics: str, condition: str, seed: int
-) -> tuple[Verdict, Rule, str] | None:
+) -> tuple[CandidateVerdict, Rule, str] | None:
     """The rule with the condition that both sides have one shape, if that is a condition at all."""
     if not proposal.of_one_shape or not proposal.right.isidentifier():
         return None
@@ -98,7 +98,7 @@ def needed(found: Sequence[FoundRule], known: Sequence[Rule]) -> list[FoundRule]
 
 def _tried(
     proposal: Proposal, name: str, numerics: str, condition: str, seed: int, *, only_fitting: bool = False
-) -> tuple[Verdict, Rule | None, str]:
+) -> tuple[CandidateVerdict, Rule | None, str]:
     """A verdict, and the rule and its text if it holds; with ``only_fitting`` both sides must always have one type."""
     lines = [f"rule {name} : {numerics}", f"    {proposal.left}  =>  {proposal.right}"]
     text = "\n".join([*lines, f"    where {condition}"] if condition else lines)
@@ -107,7 +107,7 @@ def _tried(
     except RuleError:
         # Types that the language refuses: a narrower condition may do.
         return "undecided", None, ""
-    seen: list[Observed] = []
+    seen: list[ObservedInstance] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         outcome = check_rule(

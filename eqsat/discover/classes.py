@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.audit.class_values import Value, Values
+from eqsat.audit.class_values import ValueOfWorlds, Values
 from eqsat.audit.input_samples import sample
 from eqsat.egraph.language import ORIGINAL
 from eqsat.egraph.saturate import Saturation
@@ -150,7 +150,7 @@ class ClassValues:
                     if not reads[child]:
                         values.of.pop(child, None)
 
-    def _see(self, eclass: int, value: Value, weights: dict[int, np.ndarray]) -> None:
+    def _see(self, eclass: int, value: ValueOfWorlds, weights: dict[int, np.ndarray]) -> None:
         array = value[0]
         self._signs[eclass].append(sign_of(array, weights))
         if array.size > 1 and array.dtype.kind in "fiub" and not (array == array.flat[0]).all():

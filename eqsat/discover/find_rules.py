@@ -19,7 +19,7 @@ from eqsat.model.load import load
 from eqsat.model.read.given_sizes import Bound
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import ELEMENTWISE
-from eqsat.progress import Shown, received, shows_progress
+from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.proofs.proved import ProvenRule, prove_rules
 from eqsat.rules.ast import Rule
 from eqsat.rules.format import format_file
@@ -111,7 +111,7 @@ def discover_rules(
     rules: Sequence[Any] = (),
     default_rules: bool = True,
     seed: int = 0,
-    progress: Shown = None,
+    progress: ProgressOption = None,
 ) -> Discovery:
     """Finds rules over elementwise operators, and with a model rules over any of its operators.
 

@@ -52,22 +52,24 @@ def _sound(pair: Pair) -> Iterator[Pair]:
         yield pair
 
 
-Place = tuple[int, ...]
+TermPlace = tuple[int, ...]
 """Numbers of the operands that lead to a term."""
 
 
-def _places(term: ElementwiseTerm, here: Place = ()) -> dict[ElementwiseTerm, list[Place]]:
+def _places(term: ElementwiseTerm, here: TermPlace = ()) -> dict[ElementwiseTerm, list[TermPlace]]:
     """Where each variable and each number is."""
     if not term.op:
         return {term: [here]}
-    found: dict[ElementwiseTerm, list[Place]] = {}
+    found: dict[ElementwiseTerm, list[TermPlace]] = {}
     for i, operand in enumerate(term.operands):
         for leaf, places in _places(operand, (*here, i)).items():
             found.setdefault(leaf, []).extend(places)
     return found
 
 
-def _put(term: ElementwiseTerm, places: Sequence[Place], new: ElementwiseTerm, here: Place = ()) -> ElementwiseTerm:
+def _put(
+    term: ElementwiseTerm, places: Sequence[TermPlace], new: ElementwiseTerm, here: TermPlace = ()
+) -> ElementwiseTerm:
     if here in places:
         return new
     return (

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.egraph import magnitudes
 from eqsat.egraph.encode import Encoding
-from eqsat.egraph.engine import Engine, Fact
+from eqsat.egraph.engine import Engine, FactRow
 from eqsat.egraph.equal_elements import element_of_result
 from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
@@ -124,7 +124,7 @@ class Facts:
         self._constants = 0
         self._types = 0
         self._numbers = 0
-        self._pending: list[Fact] = []
+        self._pending: list[FactRow] = []
         self.known_sizes = KnownSizes(tables)
         self._priming = False
 
@@ -149,7 +149,7 @@ class Facts:
     def announce_constants(self) -> None:
         """Writes what egglog reads of the constants, types and numbers interned since the last call."""
         tables = self.tables
-        facts: list[Fact] = []
+        facts: list[FactRow] = []
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
             facts.append(("const_type", (number,), self.tables.types.id(constant.type)))
@@ -199,7 +199,7 @@ class Facts:
         for value in encoding.inputs:
             kind = type_of(value)
             types[encoding.number[value]] = None if kind is None else tables.types.id(kind)
-        facts: list[Fact] = []
+        facts: list[FactRow] = []
         # The roundings of the model's own operators are part of its meaning.
         self._priming = True
         try:
@@ -238,7 +238,7 @@ class Facts:
         candidates = (k for k in range(1, len(tables.constants)) if tables.constants[k].is_small or k in large)
         return any(tables.is_infinite(Numbers(k)) for k in candidates)
 
-    def _tell(self, facts: list[Fact]) -> None:
+    def _tell(self, facts: list[FactRow]) -> None:
         """Writes answers, and the answers that they depend on."""
         self.announce_constants()
         self.engine.set_facts([*self._pending, *facts])
@@ -250,7 +250,7 @@ class Facts:
 
     def _serve(self) -> bool:
         frozen = self.engine.tables()
-        facts: list[Fact] = []
+        facts: list[FactRow] = []
         for c in self._constructors:
             for kind in ("type", "value", "nums"):
                 table = frozen.get(f"need_{kind}_{c.name}")
@@ -262,7 +262,7 @@ class Facts:
         self._tell(facts)
         return bool(facts)
 
-    def _answer(self, kind: str, c: Constructor, key: tuple[int, ...], facts: list[Fact]) -> tuple[int, ...] | None:
+    def _answer(self, kind: str, c: Constructor, key: tuple[int, ...], facts: list[FactRow]) -> tuple[int, ...] | None:
         """Answers a signature once and adds new facts for egglog to ``facts``."""
         served = self._served.setdefault((kind, c), {})
         if key in served:

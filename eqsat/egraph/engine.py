@@ -20,7 +20,7 @@ SPAN = bindings.PanicSpan()
 ROUNDS = 50
 """Rounds towards a fixed point between two checks of the clock."""
 
-Fact = tuple[str, tuple[int, ...], int | None]
+FactRow = tuple[str, tuple[int, ...], int | None]
 """Function or relation, arguments, value; the value is None for a row of a relation."""
 
 
@@ -101,7 +101,7 @@ class Engine:
             self.seconds[name] += spent.total_seconds()
         return report.updated
 
-    def set_facts(self, facts: Iterable[Fact]) -> None:
+    def set_facts(self, facts: Iterable[FactRow]) -> None:
         """Writes facts; many of them go in as one rule, which costs egglog half as much as single commands."""
         actions: list[Any] = []
         for function, args, value in facts:

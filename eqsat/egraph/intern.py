@@ -120,7 +120,7 @@ class Numbers:
     element: ElementBits | None = None
 
 
-class Types(Table[TensorType | None]):
+class InternedTypes(Table[TensorType | None]):
     """Tensor types; 0 is the type of an absent input."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Tables:
     def __init__(self, written_out: frozenset[OpKey] = frozenset()) -> None:
         self.written_out = written_out
         self.attrs: Table[Attrs] = Table()
-        self.types = Types()
+        self.types = InternedTypes()
         self.constants = Constants()
         self.numbers: Table[Numbers | None] = Table()
         self.numbers.id(None)

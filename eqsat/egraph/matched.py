@@ -18,7 +18,7 @@ from eqsat.egraph.template import Answer
 from eqsat.ops.properties import is_commutative
 from eqsat.schema.types import Attrs, OpKey
 
-Key = tuple[object, ...]
+MatchKey = tuple[object, ...]
 
 
 class MatchedNodes:
@@ -158,12 +158,12 @@ def unordered(children: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(sorted(-2 if c is None else c for c in children))
 
 
-def key(kind: str, op: OpKey, attrs: Attrs, children: Sequence[int | None], outputs: int) -> Key:
+def key(kind: str, op: OpKey, attrs: Attrs, children: Sequence[int | None], outputs: int) -> MatchKey:
     commutes = is_commutative(op) and len(children) == 2 and not outputs
     return (kind, op, attrs, unordered(children) if commutes else tuple(children), outputs)
 
 
-def key_of(node: ENode) -> Key:
+def key_of(node: ENode) -> MatchKey:
     """What tells an e-node from all others."""
     if node.kind == "part":
         return ("part", node.children[0], node.number)

@@ -15,7 +15,7 @@ from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.ops.properties import value_inputs
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
-from eqsat.rules.ast import Build, Name, Number, Place, Rest, Template, Tensor
+from eqsat.rules.ast import Build, Name, Number, Place, Rest, TemplateTerm, Tensor
 from eqsat.rules.ast import Sequence as Listed
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
@@ -46,7 +46,7 @@ class BuildStep:
     operands: tuple[OperandOrigin | None, ...]
 
 
-Step = ConstantStep | BuildStep
+RightSideStep = ConstantStep | BuildStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StepOrder:
         constant: Operators that may have only constant operands, so that they make a constant.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RightSideStep, ...]
     roots: tuple[OperandOrigin, ...]
     constant: tuple[int, ...] = ()
 
@@ -160,11 +160,11 @@ class LayoutBuilder:
         self.absent = absent
         self.operators = operators
         self.place = place
-        self._steps: list[Step] = []
+        self._steps: list[RightSideStep] = []
         self._known: dict[Any, int] = {}
         self._sizes: dict[Build, int] = {}
 
-    def layout(self, templates: Sequence[Template]) -> StepOrder:
+    def layout(self, templates: Sequence[TemplateTerm]) -> StepOrder:
         for template in templates:
             self._count_outputs(template)
         roots = []
@@ -203,7 +203,7 @@ class LayoutBuilder:
     def _is_literal(self, operand: OperandOrigin) -> bool:
         return operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
 
-    def _count_outputs(self, template: Template | None) -> None:
+    def _count_outputs(self, template: TemplateTerm | None) -> None:
         """Notes the number of outputs of each built operator: as many as the templates name, its attributes specify, or
         its schema demands.
         """
@@ -234,7 +234,7 @@ class LayoutBuilder:
             return max((s.constructor.outputs for s in sites if s.operands[1:] == (variable,)), default=0)
         return max((s.constructor.outputs for s in sites if s.match.bind in template.spread), default=0)
 
-    def _operand(self, template: Template | None) -> OperandOrigin | None:
+    def _operand(self, template: TemplateTerm | None) -> OperandOrigin | None:
         if template is None:
             return None
         if isinstance(template, Name):
@@ -284,7 +284,7 @@ class LayoutBuilder:
         step = BuildStep(negated, Constructor(NEG, 1), (operands[1],))
         return OperandOrigin(step=self._step(("neg", template.node), step))
 
-    def _step(self, key: Any, step: Step) -> int:
+    def _step(self, key: Any, step: RightSideStep) -> int:
         if key not in self._known:
             self._known[key] = len(self._steps)
             self._steps.append(step)

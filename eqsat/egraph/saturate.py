@@ -24,7 +24,7 @@ from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.demand_tables import Facts
 from eqsat.egraph.encode import CHUNK, Encoder
-from eqsat.egraph.engine import SPAN, Engine, Fact, call, integer
+from eqsat.egraph.engine import SPAN, Engine, FactRow, call, integer
 from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.joins import Columns
@@ -376,7 +376,7 @@ class Saturation:
 
     def _answer(self, states: Sequence[_State]) -> None:
         frozen = self.engine.tables()
-        facts: list[Fact] = []
+        facts: list[FactRow] = []
         for state in states:
             rows = frozen[f"need_{state.clause.key}"].rows
             if len(rows) == len(state.served):

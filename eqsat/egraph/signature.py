@@ -22,7 +22,7 @@ from eqsat.rules.ast import (
     Expr,
     Name,
     Rule,
-    Template,
+    TemplateTerm,
     Tensor,
     operands,
 )
@@ -122,7 +122,7 @@ class ClauseSignature:
             add("attrs", query.sites[-1].attrs)
         return tuple(columns)
 
-    def _templates(self) -> tuple[Template, ...]:
+    def _templates(self) -> tuple[TemplateTerm, ...]:
         return self.definition.right if isinstance(self.definition, Rule) else ()
 
     def _expressions(self) -> Iterator[Expr]:
@@ -159,7 +159,7 @@ def const_names(condition: Condition) -> tuple[str, ...]:
     return tuple(arg.name for arg in asked if isinstance(arg, Name))
 
 
-def template_expressions(template: Template | None) -> Iterator[Expr]:
+def template_expressions(template: TemplateTerm | None) -> Iterator[Expr]:
     if isinstance(template, Tensor):
         yield template.value
         if template.dtype is not None:
@@ -171,5 +171,5 @@ def template_expressions(template: Template | None) -> Iterator[Expr]:
             yield expr
 
 
-def _spreads(templates: Sequence[Template]) -> Iterator[str]:
+def _spreads(templates: Sequence[TemplateTerm]) -> Iterator[str]:
     return (name for part in walk(templates, operands) if isinstance(part, Build) for name in part.spread)

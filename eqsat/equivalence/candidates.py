@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from eqsat.equivalence.tensor_values import Sign, may_be_equal
 from eqsat.equivalence.tensors import Tensors
 
-Group = list[int]
+ClassGroup = list[int]
 """Numbers of tensors, in order."""
 
 
-def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[Sign]]]) -> list[Group]:
+def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[Sign]]]) -> list[ClassGroup]:
     """The groups, by their first tensor; constants are in none.
 
     Args:
@@ -24,12 +24,12 @@ def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[
         if tensors.fixed[k] or seen is None or tensors.type(k) is None or not all(seen):
             continue
         buckets.setdefault(tuple(sign[:2] for sign in seen), []).append((k, seen))
-    found: list[Group] = []
+    found: list[ClassGroup] = []
     for members in buckets.values():
         found += _alike(members)
     # What is joined already belongs together even if its values are unknown.
     grouped = {k for group in found for k in group}
-    joined: dict[int, Group] = {}
+    joined: dict[int, ClassGroup] = {}
     for k in range(len(tensors.values)):
         if k not in grouped and not tensors.fixed[k]:
             joined.setdefault(tensors.joined.find(k), []).append(k)
@@ -37,8 +37,8 @@ def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[
     return sorted(group for group in found if {tensors.side[k] for k in group} == {0, 1})
 
 
-def _alike(members: Sequence[tuple[int, list[Sign]]]) -> list[Group]:
-    found: list[tuple[list[Sign], Group]] = []
+def _alike(members: Sequence[tuple[int, list[Sign]]]) -> list[ClassGroup]:
+    found: list[tuple[list[Sign], ClassGroup]] = []
     # By the first sum, so that only neighbours are compared.
     ordered = sorted(members, key=lambda member: (member[1][0][4].real if len(member[1][0]) > 4 else 0.0, member[0]))
     for k, seen in ordered:

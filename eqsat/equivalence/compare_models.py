@@ -23,7 +23,7 @@ from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values, is_integer
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.report.trust import TrustInRules, trust_of
 from eqsat.rules.selection import NumericsClass
 from eqsat.rules.verdicts import weakest_verdict
@@ -45,12 +45,12 @@ NEAR = 1 / 4
 MOST_SCALE = 1e6
 """Greater numbers in a model, such as those that hide positions, are not thresholds of inputs."""
 
-Inputs = dict[str, Any]
+GivenInputs = dict[str, Any]
 
 
 def equivalence(
-    a: Source,
-    b: Source,
+    a: GivenModel,
+    b: GivenModel,
     options: SearchOptions,
     *,
     samples: int = SAMPLES,
@@ -140,9 +140,9 @@ def _ends(tensors: Tensors, both: JoinedModels) -> list[tuple[int, int]]:
 # ---- inputs ---------------------------------------------------------------------------------------
 
 
-def _drawn(both: JoinedModels, count: int, seed: int) -> tuple[list[Inputs], list[str]]:
+def _drawn(both: JoinedModels, count: int, seed: int) -> tuple[list[GivenInputs], list[str]]:
     """Inputs of several sizes and magnitudes, as far as they can be drawn."""
-    found: list[Inputs] = []
+    found: list[GivenInputs] = []
     model, sizes = both.first.model, list(sizes_of(both.first.sizes))
     numbers = [number for number in _constants(both) if number < MOST_SCALE]
     for i in range(count):
@@ -192,12 +192,12 @@ def _scaled(array: Any, scales: Sequence[float], near: Sequence[float], rng: np.
     return drawn.astype(array.dtype)
 
 
-def _for_second(both: JoinedModels, arrays: Mapping[str, Any]) -> Inputs:
+def _for_second(both: JoinedModels, arrays: Mapping[str, Any]) -> GivenInputs:
     return {second: arrays[first] for first, second in both.inputs}
 
 
 def _executed(
-    both: JoinedModels, drawn: Sequence[Inputs], seen: tuple[Observed, Observed], numerics: NumericsClass
+    both: JoinedModels, drawn: Sequence[GivenInputs], seen: tuple[Observed, Observed], numerics: NumericsClass
 ) -> tuple[int, Counterexample | None, list[str]]:
     """On how many inputs both models were executed, the first on which they differ, and why there are no more.
 

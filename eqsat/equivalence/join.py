@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.execute.compare import SAME_INPUTS, pair_names
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
 from eqsat.model.maps import is_map
 from eqsat.model.symbols import put_in_place
@@ -55,7 +55,7 @@ class JoinedModels:
     notes: tuple[str, ...] = ()
 
 
-def join(a: Source, b: Source, options: SearchOptions) -> JoinedModels:
+def join(a: GivenModel, b: GivenModel, options: SearchOptions) -> JoinedModels:
     """Loads both models.
 
     Args:

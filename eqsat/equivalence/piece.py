@@ -16,7 +16,7 @@ from functools import cached_property
 
 import onnx_ir as ir
 
-from eqsat.equivalence.candidates import Group
+from eqsat.equivalence.candidates import ClassGroup
 from eqsat.equivalence.tensors import ModelNode, Tensors
 from eqsat.model.unused_names import unused
 
@@ -85,7 +85,7 @@ class Cutter:
         """Operators of all pieces so far."""
         return len(self._nodes)
 
-    def add(self, number: int, group: Group, depth: int) -> None:
+    def add(self, number: int, group: ClassGroup, depth: int) -> None:
         """Adds the pieces of a group.
 
         Args:
@@ -121,7 +121,7 @@ class Cutter:
 
     # ---- cuts that pieces pass ---------------------------------------------------------------------
 
-    def _scope(self, number: int, group: Group, depth: int) -> int:
+    def _scope(self, number: int, group: ClassGroup, depth: int) -> int:
         """The number under which the cuts are known that the pieces of a group pass."""
         passed: set[int] = set()
         for _ in range(depth):
@@ -134,7 +134,7 @@ class Cutter:
         self._passed[number] = passed
         return number
 
-    def _align(self, group: Group, passed: set[int], reads: tuple[set[int], set[int]]) -> bool:
+    def _align(self, group: ClassGroup, passed: set[int], reads: tuple[set[int], set[int]]) -> bool:
         """Passes the last cut that only one model's pieces read, as long as there is one; whether there was."""
         first = len(passed)
         for _ in range(MOST_PASSED):
@@ -156,7 +156,7 @@ class Cutter:
             found[number] = max(found.get(number, 0.0), place)
         return found
 
-    def _reads(self, group: Group, passed: set[int]) -> tuple[set[int], set[int]]:
+    def _reads(self, group: ClassGroup, passed: set[int]) -> tuple[set[int], set[int]]:
         """By model the cuts that the pieces of a group read and that can be passed."""
         found: tuple[set[int], set[int]] = (set(), set())
         for side in (0, 1):

@@ -17,7 +17,7 @@ from eqsat.audit.unions import Unions
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
-from eqsat.equivalence.candidates import Group
+from eqsat.equivalence.candidates import ClassGroup
 from eqsat.equivalence.closure import ROUNDED, ConstantClosure
 from eqsat.equivalence.piece import Cutter, Goal, PieceModel
 from eqsat.equivalence.tensors import Tensors
@@ -105,7 +105,7 @@ class Prover:
     def __init__(
         self,
         tensors: Tensors,
-        groups: Sequence[Group],
+        groups: Sequence[ClassGroup],
         ends: Sequence[tuple[int, int]],
         rules: Sequence[Rule],
         clock: Clock,
@@ -118,7 +118,7 @@ class Prover:
         self.clock = clock
         self.ends = tuple(ends)
         self.proof = Proof(tensors)
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, ClassGroup] = {}
         self._cuts: dict[int, int] = {}
         self._depth: dict[int, int] = {}
         self._tried: set[int] = set()
@@ -153,13 +153,13 @@ class Prover:
 
     # ---- groups -----------------------------------------------------------------------------------
 
-    def _goal(self, group: Group) -> int:
+    def _goal(self, group: ClassGroup) -> int:
         number = len(self._depth)
         self._groups[number] = group
         self._depth[number] = 0
         return number
 
-    def _open(self, group: Group) -> None:
+    def _open(self, group: ClassGroup) -> None:
         """Makes a group a cut."""
         self._cuts |= dict.fromkeys(group, self._goal(group))
 
@@ -175,7 +175,7 @@ class Prover:
         self._cuts = {k: n for k, n in self._cuts.items() if n != number}
         if not any({a, b} <= set(group) for a, b in self.ends):
             del self._groups[number]
-        parts: dict[int, Group] = {}
+        parts: dict[int, ClassGroup] = {}
         for k in group:
             parts.setdefault(self.tensors.joined.find(k), []).append(k)
         for part in parts.values():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.equivalence.prove import Proof
-from eqsat.equivalence.tensor_values import Inputs
+from eqsat.equivalence.tensor_values import InputValues
 from eqsat.equivalence.tensors import Tensors
 from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values
@@ -26,11 +26,13 @@ SHAKES = 4
 ROUNDING = 1e-5
 """Relative size of these; that of the element type where it is larger."""
 
-Values = dict[int, Any]
+ValuesByTensor = dict[int, Any]
 """By number of the tensor."""
 
 
-def refuted(proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[Inputs, Inputs]) -> tuple[int, int] | None:
+def refuted(
+    proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[InputValues, InputValues]
+) -> tuple[int, int] | None:
     """The first joined tensors, in the order of the proof, whose values differ by more than rounding.
 
     Args:
@@ -54,11 +56,11 @@ def refuted(proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[Inputs,
 
 
 def _values(
-    tensors: Tensors, side: int, inputs: Inputs, wanted: Collection[int], noise: Perturbation | None = None
-) -> Values:
+    tensors: Tensors, side: int, inputs: InputValues, wanted: Collection[int], noise: Perturbation | None = None
+) -> ValuesByTensor:
     trace = Trace(tensors.models[side])
     numbers = {tensors.name(k): k for k in wanted if tensors.side[k] == side}
-    found: Values = {numbers[name]: value for name, value in trace.constants.items() if name in numbers}
+    found: ValuesByTensor = {numbers[name]: value for name, value in trace.constants.items() if name in numbers}
 
     def see(name: str, value: Any) -> None:
         if name in numbers:
@@ -68,7 +70,7 @@ def _values(
     return found
 
 
-def _differ(values: Values, shaken: Sequence[Values], left: int, right: int) -> bool:
+def _differ(values: ValuesByTensor, shaken: Sequence[ValuesByTensor], left: int, right: int) -> bool:
     a, b = values.get(left), values.get(right)
     if a is None or b is None or compare_values("", a, b).agrees:
         return False

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.errors import EqsatError
 from eqsat.execute.trace import Trace
 
-Inputs = Mapping[str, Any]
+InputValues = Mapping[str, Any]
 
 SUMS = 2
 """Sums by tensor and input."""
@@ -44,7 +44,7 @@ class Observed:
     failure: str = ""
 
 
-def observe(model: ir.Model, inputs: Sequence[Inputs]) -> Observed:
+def observe(model: ir.Model, inputs: Sequence[InputValues]) -> Observed:
     """Executes a model, as far as that is possible."""
     signs: dict[str, list[Sign]] = {}
     outputs: list[dict[str, Any]] = []

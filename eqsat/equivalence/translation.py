@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from eqsat.equivalence.compare_models import equivalence
 from eqsat.errors import VerificationError
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.report.summary import ModelProof
 from eqsat.stages.event import Progress
 from eqsat.stages.options import SearchOptions
 
 
 def prove_result(
-    source: Source, result: ir.Model, options: SearchOptions, *, seed: int = 0, progress: Progress | None = None
+    source: GivenModel, result: ir.Model, options: SearchOptions, *, seed: int = 0, progress: Progress | None = None
 ) -> ModelProof:
     """Whether rules prove a result equal to its input.
 

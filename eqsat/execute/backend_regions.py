@@ -19,15 +19,16 @@ from eqsat.backends.read import kernel_nodes, known_constants, operator_of
 from eqsat.backends.region import Run
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.errors import BackendError
-from eqsat.execute.region_kernels import Functions, RegionKernels
-from eqsat.ops.evaluate import Operation, Value
+from eqsat.execute.region_kernels import RegionKernels
+from eqsat.model.inference.inlined_bodies import FunctionsByName
+from eqsat.ops.evaluate import EvaluateOperator, TensorValue
 from eqsat.partition.onnx_nodes import REGION, TARGET
 from eqsat.schema.attributes import captured_values, subgraphs
 from eqsat.schema.types import TensorType
 
 MOST_SHAPES = 8
 """Combinations of shapes for which a region stays prepared."""
-Compile = Callable[[Sequence[ir.Node], Sequence[ir.Value]], tuple[Operation, Sequence[ir.Value]]]
+Compile = Callable[[Sequence[ir.Node], Sequence[ir.Value]], tuple[EvaluateOperator, Sequence[ir.Value]]]
 """Turns nodes into an operation: a function that computes some values, and the values that it reads."""
 
 _UNKNOWN = "its types or sizes are not known before the model runs"
@@ -51,15 +52,15 @@ class ServedRegion:
         compile_nodes: Compiles the nodes that the backend does not execute.
     """
 
-    def __init__(self, call: ir.Node, functions: Functions, backend: Backend, compile_nodes: Compile) -> None:
+    def __init__(self, call: ir.Node, functions: FunctionsByName, backend: Backend, compile_nodes: Compile) -> None:
         self._function = functions[call.op_identifier()]
         self._functions = functions
         self._backend = backend
         self._compile = compile_nodes
         self._constants = known_constants(call, self._function)
-        self._kept: dict[Any, tuple[Operation, list[_Row]]] = {}
+        self._kept: dict[Any, tuple[EvaluateOperator, list[_Row]]] = {}
 
-    def __call__(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def __call__(self, inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         """Executes the region.
 
         Raises:
@@ -80,7 +81,7 @@ class ServedRegion:
                 tally.add(self._backend, (self._function.name, row[0]), *row)
         return operation(inputs)
 
-    def _prepared(self, types: Mapping[ir.Value, TensorType]) -> tuple[Operation, list[_Row]]:
+    def _prepared(self, types: Mapping[ir.Value, TensorType]) -> tuple[EvaluateOperator, list[_Row]]:
         """The region for operands of some types, and for each kernel why the backend does not execute it."""
         backend, function = self._backend, self._function
         kernels = RegionKernels(function, self._functions, self._constants, types)
@@ -93,7 +94,7 @@ class ServedRegion:
         taken = {node for node, reason in reasons.items() if not reason}
         producer = {value: node for node in order for value in node.outputs}
         waits = {node: {producer[v] for v in _reads(node) if v in producer} for node in order}
-        steps: list[tuple[Operation, Sequence[ir.Value], Sequence[ir.Value]]] = []
+        steps: list[tuple[EvaluateOperator, Sequence[ir.Value], Sequence[ir.Value]]] = []
         number = 0
         for nodes, is_called in alternating(order, waits, taken, joins=backend.joins or backend.whole):
             if is_called:
@@ -124,10 +125,10 @@ def _reads(node: ir.Node) -> list[ir.Value]:
     return [v for v in (*node.inputs, *captured) if v is not None]
 
 
-def _checked(backend: Backend, run: Run, execute: Prepared) -> Operation:
+def _checked(backend: Backend, run: Run, execute: Prepared) -> EvaluateOperator:
     """The prepared function of a backend, with its results checked against the types of the kernels."""
 
-    def checked(arrays: Sequence[Value]) -> tuple[Value, ...]:
+    def checked(arrays: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         with asked(backend, "prepare"):
             returned = execute([np.asarray(x) for x in arrays])
         is_list = isinstance(returned, Iterable) and not isinstance(returned, np.ndarray | str | bytes | Mapping)
@@ -153,12 +154,12 @@ def _described(kinds: Sequence[Any]) -> str:
 def _sequence(
     function: ir.Function,
     constants: Mapping[ir.Value, np.ndarray],
-    steps: Sequence[tuple[Operation, Sequence[ir.Value], Sequence[ir.Value]]],
-) -> Operation:
+    steps: Sequence[tuple[EvaluateOperator, Sequence[ir.Value], Sequence[ir.Value]]],
+) -> EvaluateOperator:
     """Steps one after the other, over the values of a function."""
 
-    def execute(inputs: Sequence[Value]) -> tuple[Value, ...]:
-        values: dict[ir.Value, Value] = {**constants, **dict(zip(function.inputs, inputs, strict=False))}
+    def execute(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
+        values: dict[ir.Value, TensorValue] = {**constants, **dict(zip(function.inputs, inputs, strict=False))}
         for operation, reads, writes in steps:
             values.update(zip(writes, operation([values[v] for v in reads]), strict=True))
         return tuple(values[v] for v in function.outputs)

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
-from eqsat.execute.difference import Difference, Numerics, compare_values
+from eqsat.execute.difference import Difference, NumericsName, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
 from eqsat.model.inlining import inline_calls
@@ -64,7 +64,7 @@ def compare(
     b: ir.Model,
     inputs: Mapping[str, Any] | None = None,
     *,
-    numerics: Numerics = "real",
+    numerics: NumericsName = "real",
     rtol: float | None = None,
     atol: float | None = None,
     dims: Mapping[str, Bound] | None = None,

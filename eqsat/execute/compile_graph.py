@@ -17,7 +17,7 @@ from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control_flow
 from eqsat.execute.compiled_graph import CompiledGraph, Instruction
-from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
+from eqsat.ops.evaluate import EvaluateOperator, TensorValue, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
@@ -112,7 +112,7 @@ class _Compiler:
         self._context = context
         self._bindings = bindings
         self._slots: dict[ir.Value, int] = {}
-        self._initial: list[Value] = [None]
+        self._initial: list[TensorValue] = [None]
         self._constant: set[int] = {_ABSENT}
         self._captured: list[ir.Value] = []
 
@@ -125,7 +125,7 @@ class _Compiler:
             self._initial[slot] = None if value.const_value is None else array_of(value.const_value)
             if value not in variable:
                 self._constant.add(slot)
-        steps: list[tuple[Operation, tuple[int, ...], tuple[int, ...]]] = []
+        steps: list[tuple[EvaluateOperator, tuple[int, ...], tuple[int, ...]]] = []
         for node in self._needed(outputs):
             call, inputs, foldable = self._operation(node)
             slots = tuple(self._read(v) for v in inputs)
@@ -166,7 +166,7 @@ class _Compiler:
                 wanted.update(captured_values(body))
         return needed[::-1]
 
-    def _fold(self, call: Operation, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
+    def _fold(self, call: EvaluateOperator, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
         """Compute a node now if all its operands are constant.
 
         A node that fails stays a step, because it may be in a branch that is never taken.
@@ -187,7 +187,7 @@ class _Compiler:
 
     @staticmethod
     def _with_lifetimes(
-        steps: list[tuple[Operation, tuple[int, ...], tuple[int, ...]]], results: tuple[int, ...]
+        steps: list[tuple[EvaluateOperator, tuple[int, ...], tuple[int, ...]]], results: tuple[int, ...]
     ) -> tuple[Instruction, ...]:
         kept = set(results) | {_ABSENT}
         seen: set[int] = set(kept)
@@ -204,7 +204,7 @@ class _Compiler:
         for slot in self._constant - read:
             self._initial[slot] = None
 
-    def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> Operation | None:
+    def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> EvaluateOperator | None:
         """What a backend executes of a call."""
         from eqsat.execute.backend_regions import ServedRegion, served
 
@@ -215,7 +215,7 @@ class _Compiler:
         compile_nodes = _nodes_with(function.opset_imports or self._opsets, context)
         return ServedRegion(node, context.functions, backend, compile_nodes)
 
-    def _operation(self, node: ir.Node) -> tuple[Operation, list[ir.Value | None], bool]:
+    def _operation(self, node: ir.Node) -> tuple[EvaluateOperator, list[ir.Value | None], bool]:
         """How to compute a node, the values it reads, and whether it may be folded."""
         domain = opset.canonical_domain(node.domain)
         inputs = list(node.inputs)
@@ -272,7 +272,7 @@ class _Compiler:
                 found[name] = ir.Attr(name, bound.type, bound.value)
         return found
 
-    def _call(self, identity: tuple[str, str, str], attributes: dict[str, ir.Attr], place: str) -> Operation:
+    def _call(self, identity: tuple[str, str, str], attributes: dict[str, ir.Attr], place: str) -> EvaluateOperator:
         """Call of a model-local function, compiled for its attributes."""
         function = self._context.functions[identity]
         if identity in self._context.active:
@@ -295,7 +295,7 @@ class _Compiler:
         run = program.run
         return _named(lambda inputs: tuple(run(inputs)), place)
 
-    def _control(self, node: ir.Node, inputs: int, place: str) -> tuple[Operation, list[ir.Value]]:
+    def _control(self, node: ir.Node, inputs: int, place: str) -> tuple[EvaluateOperator, list[ir.Value]]:
         """Operation of a control-flow node, and the values that its bodies capture."""
         attributes = self._attributes(node)
 
@@ -338,7 +338,9 @@ class _Compiler:
 def _nodes_with(opsets: Mapping[str, int], context: ModelContext) -> Compile:
     """Compiles single nodes that a backend refuses."""
 
-    def compile_nodes(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> tuple[Operation, Sequence[ir.Value]]:
+    def compile_nodes(
+        nodes: Sequence[ir.Node], results: Sequence[ir.Value]
+    ) -> tuple[EvaluateOperator, Sequence[ir.Value]]:
         empty = ir.Graph([], [], nodes=[])
         program = _Compiler(empty, opsets, context, {}, nodes).compile(results, frozenset())
         return lambda given: tuple(program.run(given)), program.captured
@@ -352,10 +354,10 @@ def _place(node: ir.Node) -> str:
     return f"node {name!r} ({domain + '.' if domain else ''}{node.op_type})"
 
 
-def _named(call: Operation, place: str) -> Operation:
+def _named(call: EvaluateOperator, place: str) -> EvaluateOperator:
     """Adds the call or body to the place of an error inside it."""
 
-    def named(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def named(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         try:
             return call(inputs)
         except (ExecutionError, LimitError) as error:

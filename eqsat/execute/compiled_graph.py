@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.ops.evaluate import Operation, Value
+from eqsat.ops.evaluate import EvaluateOperator, TensorValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Instruction:
         dead: Slots that no later step reads.
     """
 
-    call: Operation
+    call: EvaluateOperator
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     dead: tuple[int, ...]
@@ -45,7 +45,7 @@ class CompiledGraph:
         constants: Identities of the arrays that all runs share.
     """
 
-    initial: list[Value]
+    initial: list[TensorValue]
     arguments: tuple[int, ...]
     captured: tuple[ir.Value, ...]
     steps: tuple[Instruction, ...]
@@ -58,7 +58,7 @@ class CompiledGraph:
         """Number of captured values."""
         return len(self.captured)
 
-    def run(self, arguments: Sequence[Value]) -> list[Value]:
+    def run(self, arguments: Sequence[TensorValue]) -> list[TensorValue]:
         """Run on inputs (missing ones at the end are absent) followed by captured values.
 
         Raises:

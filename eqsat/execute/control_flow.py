@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.evaluate import Operation, Value
+from eqsat.ops.evaluate import EvaluateOperator, TensorValue
 from eqsat.ops.families.casting import numpy_dtype
 
 Ints = Sequence[int]
@@ -31,15 +31,15 @@ class CompiledSubgraph(Protocol):
         """Number of captured values."""
         ...
 
-    def run(self, arguments: Sequence[Value]) -> list[Value]:
+    def run(self, arguments: Sequence[TensorValue]) -> list[TensorValue]:
         """Run on inputs followed by captured values."""
         ...
 
 
-def if_operation(then: CompiledSubgraph, otherwise: CompiledSubgraph) -> Operation:
+def if_operation(then: CompiledSubgraph, otherwise: CompiledSubgraph) -> EvaluateOperator:
     """One of two bodies without inputs."""
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         condition, captured = inputs[0], inputs[1:]
         if np.asarray(condition).reshape(-1)[0]:
             return tuple(then.run(captured[: then.captures]))
@@ -48,7 +48,7 @@ def if_operation(then: CompiledSubgraph, otherwise: CompiledSubgraph) -> Operati
     return call
 
 
-def loop_operation(body: CompiledSubgraph, carried: int) -> Operation:
+def loop_operation(body: CompiledSubgraph, carried: int) -> EvaluateOperator:
     """At most M rounds while the condition holds.
 
     Args:
@@ -56,13 +56,13 @@ def loop_operation(body: CompiledSubgraph, carried: int) -> Operation:
         carried: Number of carried values.
     """
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         limit, condition = inputs[0], inputs[1]
         state = list(inputs[2 : 2 + carried])
         captured = list(inputs[2 + carried :])
         count = None if limit is None else int(np.asarray(limit).reshape(-1)[0])
         go = True if condition is None else bool(np.asarray(condition).reshape(-1)[0])
-        scanned: list[list[Value]] = [[] for _ in body.outputs[1 + carried :]]
+        scanned: list[list[TensorValue]] = [[] for _ in body.outputs[1 + carried :]]
         i = 0
         while go and (count is None or i < count):
             results = body.run([np.array(i, np.int64), np.array(go), *state, *captured])
@@ -79,7 +79,7 @@ def loop_operation(body: CompiledSubgraph, carried: int) -> Operation:
 
 def scan_operation(
     body: CompiledSubgraph, states: int, scans: int, in_axes: Ints, in_reverse: Ints, out_axes: Ints, out_reverse: Ints
-) -> Operation:
+) -> EvaluateOperator:
     """A body for each slice of some inputs.
 
     Args:
@@ -92,7 +92,7 @@ def scan_operation(
         out_reverse: 1 to put them together backwards.
     """
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         state = list(inputs[:states])
         captured = list(inputs[states + scans :])
         columns = []
@@ -102,7 +102,7 @@ def scan_operation(
         lengths = {len(c) for c in columns}
         if len(lengths) > 1:
             raise ValueError(f"scanned inputs must have the same length, not {sorted(lengths)}")
-        rows: list[list[Value]] = [[] for _ in body.outputs[states:]]
+        rows: list[list[TensorValue]] = [[] for _ in body.outputs[states:]]
         for i in range(lengths.pop() if lengths else 0):
             results = body.run([*state, *(np.asarray(c[i]) for c in columns), *captured])
             state = results[:states]
@@ -117,11 +117,11 @@ def scan_operation(
     return call
 
 
-def batched_scan_operation(body: CompiledSubgraph, states: int, scans: int, directions: Ints) -> Operation:
+def batched_scan_operation(body: CompiledSubgraph, states: int, scans: int, directions: Ints) -> EvaluateOperator:
     """Scan of version 8: a batch of independent scans over axis 1, each with its own length."""
     single = scan_operation(body, states, scans, (), directions, (), ())
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         lengths, own, captured = inputs[0], inputs[1 : 1 + states + scans], inputs[1 + states + scans :]
         batch, longest = own[states].shape[:2]
         results = []
@@ -139,10 +139,10 @@ def batched_scan_operation(body: CompiledSubgraph, states: int, scans: int, dire
     return call
 
 
-def sequence_map_operation(body: CompiledSubgraph, inputs_of_node: int) -> Operation:
+def sequence_map_operation(body: CompiledSubgraph, inputs_of_node: int) -> EvaluateOperator:
     """A body for each element of a sequence; further sequences advance with it, tensors stay."""
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         own, captured = inputs[:inputs_of_node], inputs[inputs_of_node:]
         results = [
             body.run([*(x[i] if isinstance(x, list) else x for x in own), *captured]) for i in range(len(own[0]))
@@ -152,7 +152,7 @@ def sequence_map_operation(body: CompiledSubgraph, inputs_of_node: int) -> Opera
     return call
 
 
-def _stack(rows: list[Value], axis: int, out: ir.Value) -> np.ndarray:
+def _stack(rows: list[TensorValue], axis: int, out: ir.Value) -> np.ndarray:
     """Slices put together; without slices, an empty array of the type that the body declares."""
     if rows:
         return np.stack(rows, axis)

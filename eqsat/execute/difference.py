@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx_ir as ir
 
-Numerics = Literal["exact", "lsb", "real", "approximate"]
+NumericsName = Literal["exact", "lsb", "real", "approximate"]
 """``"exact"``: equal to the bit except for the payload of a NaN; otherwise within the tolerance of the element type."""
 
 _RTOL = {
@@ -66,7 +66,7 @@ def compare_values(
     a: Any,
     b: Any,
     *,
-    numerics: Numerics = "real",
+    numerics: NumericsName = "real",
     rtol: float | None = None,
     atol: float | None = None,
     step: float = 0.0,
@@ -116,7 +116,7 @@ def _values(found: dict[Any, Any]) -> np.ndarray:
 
 
 def _tolerance(
-    dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None, step: float
+    dtype: np.dtype, numerics: NumericsName, rtol: float | None, atol: float | None, step: float
 ) -> tuple[float, float]:
     if numerics == "exact" or rtol is not None or atol is not None:
         return rtol or 0.0, atol or 0.0
@@ -134,7 +134,7 @@ def is_integer(dtype: np.dtype) -> bool:
 
 
 def _compare_arrays(
-    name: str, a: np.ndarray, b: np.ndarray, numerics: Numerics, rtol: float, atol: float
+    name: str, a: np.ndarray, b: np.ndarray, numerics: NumericsName, rtol: float, atol: float
 ) -> Difference:
     error, scale = _error(a, b)
     worst = float(error.max(initial=0.0))

@@ -23,9 +23,10 @@ from eqsat.backends.read import (
     places_of,
     plain,
 )
-from eqsat.backends.region import Kernel, Operand, Operator, Region, Run, Tensor
+from eqsat.backends.region import Kernel, Operator, Region, RegionOperand, Run, Tensor
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
+from eqsat.model.inference.inlined_bodies import FunctionsByName
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
 from eqsat.partition.function_bodies import bound_node
@@ -33,8 +34,7 @@ from eqsat.partition.onnx_nodes import TARGET
 from eqsat.schema.attributes import array_of, subgraphs, to_attrs
 from eqsat.schema.types import TensorType
 
-Functions = Mapping[ir.OperatorIdentifier, ir.Function]
-Attributes = Mapping[str, ir.Attr]
+NodeAttributes = Mapping[str, ir.Attr]
 
 
 class RegionKernels:
@@ -53,7 +53,7 @@ class RegionKernels:
     def __init__(
         self,
         function: ir.Function,
-        functions: Functions,
+        functions: FunctionsByName,
         constants: Mapping[ir.Value, np.ndarray],
         types: Mapping[ir.Value, TensorType],
     ) -> None:
@@ -130,7 +130,7 @@ class RegionKernels:
         if plain_call or any(True for _ in subgraphs(node)):
             return None
         places = places_of(node, composite)
-        operands: list[Operand | None] = [None] * (max(places, default=-1) + 1)
+        operands: list[RegionOperand | None] = [None] * (max(places, default=-1) + 1)
         for place, value in zip(places, node.inputs, strict=False):
             operands[place] = self._operand(value)
         results = tuple(self._tensors[v] if v.name and self._is_read(v) else None for v in node.outputs)
@@ -145,7 +145,7 @@ class RegionKernels:
         name, operator = node.name or node.op_type, operator_of(node, target)
         return Kernel(name, operator, attributes_of(node), tuple(operands), results, operators, unread=unread)
 
-    def _operand(self, value: ir.Value | None) -> Operand | None:
+    def _operand(self, value: ir.Value | None) -> RegionOperand | None:
         if value is None or not value.name:
             return None
         return self._constants[value] if value in self._constants else self._tensor(value)
@@ -169,7 +169,7 @@ class RegionKernels:
             inputs = [self._operand(v) for v in node.inputs]
             return (Operator(key_of(node), attributes_of(node), inputs, outputs),)
         formal = zip(composite.inputs, (self._operand(v) for v in node.inputs), strict=False)
-        values: dict[ir.Value, Operand | None] = dict(formal)
+        values: dict[ir.Value, RegionOperand | None] = dict(formal)
         results = dict(zip(composite.outputs, (self._tensors.get(v) for v in node.outputs), strict=False))
         made: list[Operator] = []
         for step in composite:
@@ -208,7 +208,7 @@ class _Facts:
         dtype = ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype)
         self.types[value] = TensorType(dtype, array.shape)
 
-    def infer(self, node: ir.Node, attributes: Attributes) -> None:
+    def infer(self, node: ir.Node, attributes: NodeAttributes) -> None:
         """Adds what follows for the results of an operator, if the types of its operands are known.
 
         Args:

@@ -19,7 +19,7 @@ from eqsat.execute.compile_graph import ModelContext, compile_node
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.load import load
 from eqsat.model.unused_names import unused
-from eqsat.ops.evaluate import Value
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.traits import Trait
@@ -79,7 +79,7 @@ class _Settling:
         self._graph = model.graph
         self._opsets = model.graph.opset_imports
         self._context = ModelContext(model.functions, room=0)
-        self._known: dict[ir.Value, Value] = {}
+        self._known: dict[ir.Value, TensorValue] = {}
         self._unknown: set[ir.Value] = set(model.graph.inputs)
         self._left = ALL_ROUNDS
         self._taken = {"", *_names(model.graph)}

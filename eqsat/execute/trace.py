@@ -18,7 +18,7 @@ from eqsat.execute.compile_graph import ModelContext, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.ops.blas import one_thread
 
-State = list[Any]
+TensorValues = list[Any]
 """The values of all tensors after a run, by slot."""
 
 
@@ -97,13 +97,13 @@ class Trace:
                 for slot in dead:
                     values[slot] = None
 
-    def run(self, inputs: Mapping[str, Any]) -> State:
+    def run(self, inputs: Mapping[str, Any]) -> TensorValues:
         """Run and keep every tensor."""
         values = self._start(inputs)
         self._execute(values, range(len(self._program.steps)))
         return values
 
-    def run_again(self, state: State, changed: str, value: Any) -> State:
+    def run_again(self, state: TensorValues, changed: str, value: Any) -> TensorValues:
         """The state that follows from another value of one tensor; ``state`` is not changed."""
         slot = self._slots[changed]
         if slot not in self._affected:
@@ -113,15 +113,15 @@ class Trace:
         self._execute(values, self._affected[slot])
         return values
 
-    def value(self, state: State, name: str) -> Any:
+    def value(self, state: TensorValues, name: str) -> Any:
         """A tensor of a state."""
         return state[self._slots[name]]
 
-    def outputs(self, state: State) -> dict[str, Any]:
+    def outputs(self, state: TensorValues) -> dict[str, Any]:
         """The model's outputs in a state."""
         return {name: state[self._slots[name]] for name in self._outputs}
 
-    def _start(self, inputs: Mapping[str, Any]) -> State:
+    def _start(self, inputs: Mapping[str, Any]) -> TensorValues:
         values = self._program.initial.copy()
         symbols: Symbols = {}
         for feed in self._feeds:
@@ -132,7 +132,7 @@ class Trace:
             values[self._slots[feed.name]] = feed.checked(inputs[feed.name], symbols)
         return values
 
-    def _execute(self, values: State, steps: Sequence[int]) -> None:
+    def _execute(self, values: TensorValues, steps: Sequence[int]) -> None:
         with bounds.metered(), np.errstate(all="ignore"), one_thread():
             for i in steps:
                 step = self._program.steps[i]

@@ -30,7 +30,7 @@ LARGEST = 60
 MOST_STATES = 256
 """Sets of memories in which the results of a context may lie."""
 
-State = tuple[tuple[int, ...], ...]
+MakersState = tuple[tuple[int, ...], ...]
 Makers = Mapping[int, int]
 """The targets that compute some of the results; any target may compute the others."""
 
@@ -51,7 +51,7 @@ class SharedClasses:
     places: list[list[tuple[int, ...]]]
     joining: list[int]
 
-    def states(self) -> Iterator[State]:
+    def states(self) -> Iterator[MakersState]:
         """The sets of memories in which the results may lie, in the order of the results; the easiest first."""
         yield from product(*self.places)
 
@@ -125,7 +125,7 @@ def _places(problem: Problem, dominators: Dominators, klass: int, readers: list[
 
 
 def context_problem(
-    problem: Problem, context: SharedClasses, state: State, makers: Makers
+    problem: Problem, context: SharedClasses, state: MakersState, makers: Makers
 ) -> tuple[Problem, list[int]]:
     """The problem of bringing a context's results into memories, where some of them are computed on given targets.
 
@@ -164,7 +164,7 @@ def context_problem(
 
 
 def rest_problem(
-    problem: Problem, context: SharedClasses, state: State, makers: Makers
+    problem: Problem, context: SharedClasses, state: MakersState, makers: Makers
 ) -> tuple[Problem, list[int], list[int]]:
     """The problem of all other classes, for given memories of a context's results.
 

@@ -7,7 +7,7 @@ allow (``eqsat.extract.context``), ends as soon as a part shows that the problem
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import reduce_problem
+from eqsat.extract.solve import ExtractionProgress
 from eqsat.extract.split import Part, part_problem, split, targets_of
 
 INF = float("inf")
@@ -27,7 +28,6 @@ ALIKE = 2
 """Parts of one size that are expected to differ."""
 LEAST_SHARE, MOST_SHARE = 0.1, 0.6
 """Of the work that is left, what one part may do."""
-Progress = Callable[[str, float, float], None]
 
 
 class SearchApart(Protocol):
@@ -159,7 +159,11 @@ class PartwiseSearch:
         return Incumbent(choices, local.cost, local.bound)
 
     def _searched(
-        self, problem: Problem, start: Mapping[int, Choice] | None, effort: Effort, report: Progress | None = None
+        self,
+        problem: Problem,
+        start: Mapping[int, Choice] | None,
+        effort: Effort,
+        report: ExtractionProgress | None = None,
     ) -> Incumbent:
         cost = INF if start is None else program_cost(problem, start)
         local = Incumbent(None if start is None else dict(start), cost, 0.0, report)

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.alike import Known
-from eqsat.extract.context import Makers, SharedClasses, State, chosen_of, context_problem, find_context, rest_problem
+from eqsat.extract.context import (
+    Makers,
+    MakersState,
+    SharedClasses,
+    chosen_of,
+    context_problem,
+    find_context,
+    rest_problem,
+)
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.indirect_search import IndirectSearch
@@ -38,7 +46,7 @@ KEPT = 0.5
 class _Case:
     """A place of the context's results, and the cheapest program that brings them there."""
 
-    state: State
+    state: MakersState
     makers: Makers
     choices: dict[int, Choice]
     bound: float
@@ -125,7 +133,7 @@ class SharedSearch(IndirectSearch):
             least = min(least, finer.bound + own)
         return max(bound, least)
 
-    def _case(self, context: SharedClasses, state: State, makers: Makers) -> _Case | None:
+    def _case(self, context: SharedClasses, state: MakersState, makers: Makers) -> _Case | None:
         problem, nodes = context_problem(self.problem, context, state, makers)
         if not problem.roots:
             return _Case(state, makers, {}, 0.0)
@@ -154,7 +162,7 @@ class SharedSearch(IndirectSearch):
         return search
 
 
-def _is_within(state: State, other: State) -> bool:
+def _is_within(state: MakersState, other: MakersState) -> bool:
     """Whether each result is only in memories in which it also is in another state."""
     return all(set(own) <= set(more) for own, more in zip(state, other, strict=True))
 

@@ -29,7 +29,7 @@ from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
-Progress = Callable[[str, float, float], None]
+ExtractionProgress = Callable[[str, float, float], None]
 INF = float("inf")
 MOST = 0.8
 """Of the work, what the relaxed search may do: where it leaves a gap, the search of the whole rarely closes it."""
@@ -47,7 +47,7 @@ def solve(
     seed: int = 0,
     incumbent: Mapping[int, Choice] | None = None,
     gap: float = 1e-6,
-    progress: Progress | None = None,
+    progress: ExtractionProgress | None = None,
 ) -> Solution:
     """Choose an e-node and a target for each class that is needed.
 

@@ -36,12 +36,12 @@ from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
 from eqsat.schema.versions import SOURCE_OPSET, opset_of_ir_version
 
-Source = ModelSource
+GivenModel = ModelSource
 """What a model can be loaded from."""
 
 
 def load(
-    source: Source, *, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None
+    source: GivenModel, *, dims: Mapping[str, Bound] | None = None, values: Mapping[str, Any] | None = None
 ) -> ir.Model:
     """Loads, checks and normalises a model.
 

@@ -33,16 +33,16 @@ import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
 from eqsat.model.inference.infer import infer_body
-from eqsat.ops.counters import CountedNode, Types
+from eqsat.ops.counters import CountedNode
 from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement
 from eqsat.schema.attributes import PARAMETERS, op_key
 from eqsat.schema.body import Body
 from eqsat.schema.declared_operators import function_body
-from eqsat.schema.types import Attrs, GraphAttr, OpKey, type_of
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorTypes, type_of
 
 
-def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
+def macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes) -> int:
     """Multiply-accumulates of one operator.
 
     Args:
@@ -62,7 +62,7 @@ def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
     return operator(op).macs(CountedNode(op, dict(attrs), inputs, outputs, _graph_macs))
 
 
-def body_macs(body: Body, inputs: Types) -> int:
+def body_macs(body: Body, inputs: TensorTypes) -> int:
     """Multiply-accumulates of a straight-line program.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.schema.types import AttrValue, GraphAttr, OpKey, TensorType
+from eqsat.schema.types import AttrValue, GraphAttr, OpKey, TensorTypes
 
-Types = Sequence[TensorType | None]
 Counter = Callable[["CountedNode"], int]
 
 
@@ -21,8 +20,8 @@ class CountedNode:
         self,
         op: OpKey,
         attrs: Mapping[str, AttrValue],
-        inputs: Types,
-        outputs: Types,
+        inputs: TensorTypes,
+        outputs: TensorTypes,
         of_graph: Callable[[ir.Graph], int] = lambda graph: 0,
     ) -> None:
         self.op = op
@@ -57,7 +56,7 @@ class CountedNode:
         value = self.attrs.get(name, default)
         return value if isinstance(value, str) else default
 
-    def _static(self, types: Types, index: int, kind: str) -> tuple[int, ...]:
+    def _static(self, types: TensorTypes, index: int, kind: str) -> tuple[int, ...]:
         tensor = types[index] if index < len(types) else None
         if tensor is None or tensor.shape is None or not tensor.is_static:
             raise OptimizationError(

@@ -6,7 +6,7 @@ known: shapes are read from operands (``Shape``, zeros and -1 of ``Reshape``) un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ import onnx_ir as ir
 
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import AttrValue, OpKey, TensorAttr, TensorType
+from eqsat.schema.types import AttrValue, OpKey, TensorAttr, TensorType, TensorTypes
 
-Types = Sequence[TensorType | None]
-Definition = Callable[[Mapping[str, AttrValue], Types], Body | None]
+BodyOf = Callable[[Mapping[str, AttrValue], TensorTypes], Body | None]
 """The body for attributes (defaults filled in) and types of the inputs; None for those that it does not cover."""
 
 
@@ -31,7 +30,7 @@ class BodyWriter:
         dtype: Element type that it computes in, the first input's unless it is set.
     """
 
-    def __init__(self, inputs: Types) -> None:
+    def __init__(self, inputs: TensorTypes) -> None:
         self.inputs = tuple(inputs)
         self._nodes: list[BodyNode] = []
         self._next = len(inputs)
@@ -84,7 +83,7 @@ class BodyWriter:
         return Body(len(self.inputs), tuple(self._nodes), results)
 
 
-def number(types: Types, index: int, axis: int) -> int | None:
+def number(types: TensorTypes, index: int, axis: int) -> int | None:
     """A dimension of an input that is a number, else None."""
     known = types[index] if index < len(types) else None
     if known is None or known.shape is None or not -len(known.shape) <= axis < len(known.shape):
@@ -93,7 +92,7 @@ def number(types: Types, index: int, axis: int) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def rank(types: Types, index: int) -> int | None:
+def rank(types: TensorTypes, index: int) -> int | None:
     """The rank of an input, None where it is absent or not known."""
     known = types[index] if index < len(types) else None
     return None if known is None else known.rank

@@ -30,7 +30,7 @@ class Together:
     size: int | None = None
 
 
-Rule = Callable[[CheckedNode], Iterator[Together]]
+EqualAxesRule = Callable[[CheckedNode], Iterator[Together]]
 
 
 def _ranks(node: CheckedNode, numbers: Sequence[int] | None = None) -> dict[int, int]:
@@ -65,7 +65,7 @@ def broadcasting(node: CheckedNode) -> Iterator[Together]:
     yield from _broadcast(_ranks(node))
 
 
-def product(a: int = 0, b: int = 1) -> Rule:
+def product(a: int = 0, b: int = 1) -> EqualAxesRule:
     """Matrix products of two operands."""
 
     def rule(node: CheckedNode) -> Iterator[Together]:
@@ -131,7 +131,7 @@ def parameters(node: CheckedNode) -> Iterator[Together]:
         yield Together(((0, axis % rank), *axes), repeats=True)
 
 
-def channels(*numbers: int) -> Rule:
+def channels(*numbers: int) -> EqualAxesRule:
     """Vectors that have an element a channel."""
 
     def rule(node: CheckedNode) -> Iterator[Together]:
@@ -140,7 +140,7 @@ def channels(*numbers: int) -> Rule:
     return rule
 
 
-def features(*numbers: int) -> Rule:
+def features(*numbers: int) -> EqualAxesRule:
     """Vectors that have an element for each of the last axis."""
 
     def rule(node: CheckedNode) -> Iterator[Together]:
@@ -149,7 +149,7 @@ def features(*numbers: int) -> Rule:
     return rule
 
 
-def convolution(x: int = 0, w: int = 1, bias: int = 2) -> Rule:
+def convolution(x: int = 0, w: int = 1, bias: int = 2) -> EqualAxesRule:
     """Channels of the operand, of which each group has as many as the weight says, and filters."""
 
     def rule(node: CheckedNode) -> Iterator[Together]:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.ops.blas import LARGE, all_threads
-from eqsat.ops.definition import Definition
+from eqsat.ops.definition import BodyOf
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
 from eqsat.ops.numpy_kernel import Fallback, NumpyKernel, find
@@ -32,10 +32,10 @@ from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, T
 if TYPE_CHECKING:
     from eqsat.ops.reference import ReferenceNode
 
-Value = Any
+TensorValue = Any
 """What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
 
-Operation = Callable[[Sequence[Value]], tuple[Value, ...]]
+EvaluateOperator = Callable[[Sequence[TensorValue]], tuple[TensorValue, ...]]
 
 
 def evaluate(
@@ -113,7 +113,7 @@ _CONSTANT_DTYPES = {
 
 
 @lru_cache(maxsize=4096)
-def _cached_operation(op: OpKey, attrs: Attrs, outputs: int) -> Operation:
+def _cached_operation(op: OpKey, attrs: Attrs, outputs: int) -> EvaluateOperator:
     return operation(op, dict(attrs), None, outputs, lambda: to_protos(attrs, op))
 
 
@@ -124,7 +124,7 @@ def operation(
     outputs: int,
     protos: Callable[[], Sequence[onnx.AttributeProto]],
     place: str = "",
-) -> Operation:
+) -> EvaluateOperator:
     """What evaluates a node, chosen once and called for each run.
 
     Args:
@@ -168,17 +168,17 @@ def how_to_declare(op: OpKey) -> str:
     return f"declare what it computes: `operator {op}(...) = ...` in a file of rules, or for --declarations"
 
 
-def _refuse(op: OpKey, place: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
+def _refuse(op: OpKey, place: str, inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
     requirement = "an operator that ONNX, eqsat or a declaration defines is required"
     raise ExecutionError(requirement, place=place, actual=f"`{op}`", hint=how_to_declare(op))
 
 
-def reference_operation(reference: Reference, attrs: Mapping[str, AttrValue], place: str = "") -> Operation:
+def reference_operation(reference: Reference, attrs: Mapping[str, AttrValue], place: str = "") -> EvaluateOperator:
     """The Python function of a declared operator; its results must have the types that the declaration states."""
     place = place or str(reference.op)
     complete = dict(reference.complete(tuple(attrs.items())))
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         with np.errstate(all="ignore"):
             # Copies: the function may be anybody's, and the operands are read by others.
             found = reference.compute(*(np.array(x) for x in inputs), **complete)
@@ -212,11 +212,11 @@ def type_of_array(array: np.ndarray) -> TensorType:
     return TensorType(dtype, tuple(array.shape))
 
 
-def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> Operation:
+def _admitted(call: EvaluateOperator, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> EvaluateOperator:
     """An operator that asks before it allocates and computes much."""
     always = is_parametric(op)
 
-    def admitted(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def admitted(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         operations = 0
         if always or product_of_sizes(inputs) > bounds.FREE:
             need = try_need(op, attrs, inputs)
@@ -236,7 +236,7 @@ def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place:
     return admitted
 
 
-def _width(inputs: Sequence[Value]) -> int:
+def _width(inputs: Sequence[TensorValue]) -> int:
     return max((x.dtype.itemsize for x in inputs if isinstance(x, np.ndarray)), default=8)
 
 
@@ -276,7 +276,7 @@ def may_fold(need: Need, largest: int = 0) -> bool:
     return need.elements <= max(bounds.FOLD_ELEMENTS, 2 * largest) and need.operations <= bounds.FOLD_OPERATIONS
 
 
-def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value]) -> Need | None:
+def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorValue]) -> Need | None:
     """The needs of an operator, None if the inputs do not fit together: evaluating them reports the reason."""
     try:
         return need_of(op, attrs, inputs)
@@ -285,8 +285,8 @@ def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value])
 
 
 def _kernel_call(
-    found: NumpyKernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation, place: str
-) -> Operation:
+    found: NumpyKernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: EvaluateOperator, place: str
+) -> EvaluateOperator:
     """A kernel of ours; one function without further calls, as small operators take a microsecond."""
     run = found.run
     assert run is not None
@@ -294,7 +294,7 @@ def _kernel_call(
         run = partial(run, outputs=outputs)
     instead = _guarded(fallback, place)
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         try:
             result = run(attrs, *inputs)
         except Fallback:
@@ -316,11 +316,11 @@ def _reference(
     outputs: int,
     protos: Callable[[], Sequence[onnx.AttributeProto]],
     attrs: Mapping[str, AttrValue],
-) -> Operation:
+) -> EvaluateOperator:
     node: ReferenceNode | None = None
     graphs = [a for a in attrs.values() if isinstance(a, GraphAttr)]
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         nonlocal node
         if node is None:
             from eqsat.ops.reference import ReferenceNode
@@ -337,12 +337,12 @@ def _reference(
 
 
 def _defined(
-    definition: Definition, attrs: Mapping[str, AttrValue], outputs: int, otherwise: Operation, place: str
-) -> Operation:
+    definition: BodyOf, attrs: Mapping[str, AttrValue], outputs: int, otherwise: EvaluateOperator, place: str
+) -> EvaluateOperator:
     """An operator by its definition, which is made once for each signature."""
     bodies: dict[tuple[TensorType | None, ...], _Prepared | None] = {}
 
-    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def call(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         types = tuple([None if x is None else type_of_array(x) for x in inputs])
         if types not in bodies:
             body = definition(attrs, types)
@@ -366,15 +366,15 @@ class _Prepared:
         self._body = body
         self._operations = [_chosen(node) for node in body.nodes]
 
-    def __call__(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
-        values: list[Value] = [*inputs, *[None] * (self._body.inputs - len(inputs))]
+    def __call__(self, inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
+        values: list[TensorValue] = [*inputs, *[None] * (self._body.inputs - len(inputs))]
         with np.errstate(all="ignore"):
             for node, run in zip(self._body.nodes, self._operations, strict=True):
                 values.extend(run([None if i is None else values[i] for i in node.inputs])[: node.outputs])
         return tuple(values[i] for i in self._body.results)
 
 
-def _chosen(node: BodyNode) -> Operation:
+def _chosen(node: BodyNode) -> EvaluateOperator:
     if node.op == _CONSTANT or find_declared(node.op) is not None:
         return partial(evaluate, node.op, node.attrs, outputs=node.outputs)
     return operation(node.op, dict(node.attrs), None, node.outputs, partial(to_protos, node.attrs, node.op))
@@ -384,10 +384,10 @@ def _captured_names(graphs: Sequence[GraphAttr], inputs: int) -> list[str]:
     return [name for graph in graphs for name in graph.captured][:inputs]
 
 
-def _guarded(call: Operation, place: str) -> Operation:
+def _guarded(call: EvaluateOperator, place: str) -> EvaluateOperator:
     """Turn any error inside an implementation into one message with the place and the inputs."""
 
-    def guarded(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    def guarded(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
         try:
             return call(inputs)
         except Exception as error:
@@ -396,7 +396,7 @@ def _guarded(call: Operation, place: str) -> Operation:
     return guarded
 
 
-def _failure(error: Exception, inputs: Sequence[Value], place: str) -> EqsatError:
+def _failure(error: Exception, inputs: Sequence[TensorValue], place: str) -> EqsatError:
     if isinstance(error, EqsatError):
         return error
     if isinstance(error, MemoryError):
@@ -410,7 +410,7 @@ def _failure(error: Exception, inputs: Sequence[Value], place: str) -> EqsatErro
     )
 
 
-def describe(value: Value) -> str:
+def describe(value: TensorValue) -> str:
     """Type and shape of a value, for messages."""
     if value is None:
         return "absent"

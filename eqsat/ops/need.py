@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from eqsat.schema.types import Attributes
 
 
 class Need(NamedTuple):
@@ -24,10 +26,9 @@ class Need(NamedTuple):
 SLOW = 16
 """What one operation outside of a matrix product counts."""
 
-Attributes = Mapping[str, Any]
-Operands = Sequence[Any]
+GivenOperands = Sequence[Any]
 """Arrays, or other objects with a shape; contents are read only from inputs that are shapes, counts and the like."""
-Rule = Callable[[Attributes, Operands], Need]
+NeedRule = Callable[[Attributes, GivenOperands], Need]
 
 
 def size_of(x: Any) -> int:

@@ -8,32 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.need import SLOW, Attributes, Need, Operands, broadcast_size, made, numbers, size_of
+from eqsat.ops.need import SLOW, GivenOperands, Need, broadcast_size, made, numbers, size_of
 from eqsat.ops.windows import integers
+from eqsat.schema.types import Attributes
 
 
-def need_expand(attrs: Attributes, inputs: Operands) -> Need:
+def need_expand(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(broadcast_size([inputs[0].shape, numbers(inputs[1])]))
 
 
-def need_tile(attrs: Attributes, inputs: Operands) -> Need:
+def need_tile(attrs: Attributes, inputs: GivenOperands) -> Need:
     x = inputs[0]
     if len(inputs) > 2:  # before version 6: a count and an axis
         return made(size_of(x) * max(numbers(inputs[1])[0], 0))
     return made(size_of(x) * math.prod(max(n, 0) for n in numbers(inputs[1])))
 
 
-def need_constant_of_shape(attrs: Attributes, inputs: Operands) -> Need:
+def need_constant_of_shape(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(math.prod(max(d, 0) for d in numbers(inputs[0])))
 
 
-def need_range(attrs: Attributes, inputs: Operands) -> Need:
+def need_range(attrs: Attributes, inputs: GivenOperands) -> Need:
     start, limit, delta = (np.asarray(x).reshape(-1)[0].item() for x in inputs[:3])
     count = (limit - start) / delta if delta else math.inf
     return made(max(math.ceil(count), 0) if math.isfinite(count) else 1 << 62)
 
 
-def need_pad(attrs: Attributes, inputs: Operands) -> Need:
+def need_pad(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = list(inputs[0].shape)
     given = attrs.get("pads") or attrs.get("paddings")
     pads = list(given) if given else numbers(inputs[1])
@@ -43,7 +44,7 @@ def need_pad(attrs: Attributes, inputs: Operands) -> Need:
     return made(math.prod(max(d, 0) for d in shape))
 
 
-def need_resize(attrs: Attributes, inputs: Operands) -> Need:
+def need_resize(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = list(inputs[0].shape)
     axes = [a % len(shape) for a in attrs.get("axes") or range(len(shape))]
     sizes = inputs[3] if len(inputs) > 3 else None
@@ -69,31 +70,31 @@ def need_resize(attrs: Attributes, inputs: Operands) -> Need:
     return made(2 * math.prod(shape) + matrices)
 
 
-def need_one_hot(attrs: Attributes, inputs: Operands) -> Need:
+def need_one_hot(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(size_of(inputs[0]) * max(numbers(inputs[1])[0], 0))
 
 
-def need_of_shape_attribute(attrs: Attributes, inputs: Operands) -> Need:
+def need_of_shape_attribute(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(math.prod(max(d, 0) for d in attrs.get("shape") or ()))
 
 
-def need_multinomial(attrs: Attributes, inputs: Operands) -> Need:
+def need_multinomial(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(size_of(inputs[0]) + inputs[0].shape[0] * max(attrs.get("sample_size", 1), 0))
 
 
-def need_window_function(attrs: Attributes, inputs: Operands) -> Need:
+def need_window_function(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(max(numbers(inputs[0])[0], 0))
 
 
-def need_mel_weights(attrs: Attributes, inputs: Operands) -> Need:
+def need_mel_weights(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(max(numbers(inputs[0])[0], 0) * max(numbers(inputs[1])[0] // 2 + 1, 0))
 
 
-def need_affine_grid(attrs: Attributes, inputs: Operands) -> Need:
+def need_affine_grid(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(4 * math.prod(max(d, 0) for d in numbers(inputs[1])))
 
 
-def need_center_crop_pad(attrs: Attributes, inputs: Operands) -> Need:
+def need_center_crop_pad(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = list(inputs[0].shape)
     axes = attrs.get("axes") or range(len(shape))
     for axis, size in zip(axes, numbers(inputs[1]), strict=False):
@@ -101,13 +102,13 @@ def need_center_crop_pad(attrs: Attributes, inputs: Operands) -> Need:
     return made(math.prod(shape))
 
 
-def need_col2im(attrs: Attributes, inputs: Operands) -> Need:
+def need_col2im(attrs: Attributes, inputs: GivenOperands) -> Need:
     x, image = inputs[0], numbers(inputs[1])
     pads = sum(abs(p) for p in attrs.get("pads") or ())
     return made(size_of(x) + math.prod(x.shape[:2]) * math.prod(max(d, 0) + pads for d in image))
 
 
-def need_fourier(attrs: Attributes, inputs: Operands) -> Need:
+def need_fourier(attrs: Attributes, inputs: GivenOperands) -> Need:
     x = inputs[0]
     length = numbers(inputs[1])[0] if len(inputs) > 1 and inputs[1] is not None else 0
     axis = numbers(inputs[2])[0] if len(inputs) > 2 and inputs[2] is not None else attrs.get("axis", 1)
@@ -117,7 +118,7 @@ def need_fourier(attrs: Attributes, inputs: Operands) -> Need:
     return Need(2 * size, SLOW * 64 * size)
 
 
-def need_short_fourier(attrs: Attributes, inputs: Operands) -> Need:
+def need_short_fourier(attrs: Attributes, inputs: GivenOperands) -> Need:
     signal, step = inputs[0], max(numbers(inputs[1])[0], 1)
     window = inputs[2] if len(inputs) > 2 else None
     length = inputs[3] if len(inputs) > 3 else None
@@ -126,22 +127,22 @@ def need_short_fourier(attrs: Attributes, inputs: Operands) -> Need:
     return Need(size, SLOW * 64 * size)
 
 
-def need_roi_align(attrs: Attributes, inputs: Operands) -> Need:
+def need_roi_align(attrs: Attributes, inputs: GivenOperands) -> Need:
     size = inputs[1].shape[0] * inputs[0].shape[1]
     size *= max(attrs.get("output_height", 1), 1) * max(attrs.get("output_width", 1), 1)
     return Need(size, SLOW * 4 * size * max(attrs.get("sampling_ratio", 0), 1) ** 2)
 
 
-def need_max_roi_pool(attrs: Attributes, inputs: Operands) -> Need:
+def need_max_roi_pool(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(inputs[1].shape[0] * inputs[0].shape[1] * math.prod(attrs.get("pooled_shape") or ()))
 
 
-def need_support_vectors(attrs: Attributes, inputs: Operands) -> Need:
+def need_support_vectors(attrs: Attributes, inputs: GivenOperands) -> Need:
     rows = inputs[0].shape[0] if len(inputs[0].shape) > 1 else 1
     return made(rows * len(attrs.get("support_vectors") or ()))
 
 
-def need_trees(attrs: Attributes, inputs: Operands) -> Need:
+def need_trees(attrs: Attributes, inputs: GivenOperands) -> Need:
     """As if each row met all nodes: trees are not counted, since their lists may be long."""
     x = inputs[0]
     rows = x.shape[0] if len(x.shape) > 1 else 1
@@ -151,7 +152,7 @@ def need_trees(attrs: Attributes, inputs: Operands) -> Need:
     )
 
 
-def need_max_unpool(attrs: Attributes, inputs: Operands) -> Need:
+def need_max_unpool(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = inputs[0].shape
     size = math.prod(shape[:2])
     strides, kernel = integers(attrs, "strides", (1,) * (len(shape) - 2)), integers(attrs, "kernel_shape", ())
@@ -162,7 +163,7 @@ def need_max_unpool(attrs: Attributes, inputs: Operands) -> Need:
     return made(size)
 
 
-def need_split_to_sequence(attrs: Attributes, inputs: Operands) -> Need:
+def need_split_to_sequence(attrs: Attributes, inputs: GivenOperands) -> Need:
     x = inputs[0]
     pieces = max(x.shape[attrs.get("axis", 0)], 1) if len(x.shape) else 1
     if len(inputs) > 1 and inputs[1] is not None and not inputs[1].shape:
@@ -170,7 +171,7 @@ def need_split_to_sequence(attrs: Attributes, inputs: Operands) -> Need:
     return made(size_of(x) + 16 * pieces)
 
 
-def need_string_concat(attrs: Attributes, inputs: Operands) -> Need:
+def need_string_concat(attrs: Attributes, inputs: GivenOperands) -> Need:
     """Characters, not elements: strings grow when there are few of them."""
     size = broadcast_size([x.shape for x in inputs])
     return made(size * (8 + sum(_longest(x) for x in inputs) // 8))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, numbers, size_of
+from eqsat.ops.need import SLOW, GivenOperands, Need, NeedRule, broadcast_size, made, numbers, size_of
 from eqsat.ops.windows import integers, windows
+from eqsat.schema.types import Attributes
 
 
 def _slide(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], filters: int, depth: int) -> Need:
@@ -35,20 +36,20 @@ def _slide(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], filte
     return Need(rows * math.prod(reach) + result + (row if depth else counted), taps * depth if depth else SLOW * taps)
 
 
-def need_convolution(x_at: int, w_at: int) -> Rule:
-    def need(attrs: Attributes, inputs: Operands) -> Need:
+def need_convolution(x_at: int, w_at: int) -> NeedRule:
+    def need(attrs: Attributes, inputs: GivenOperands) -> Need:
         x, w = inputs[x_at].shape, inputs[w_at].shape
         return _slide(attrs, x, w[2:], w[0], w[1])
 
     return need
 
 
-def need_pooling(attrs: Attributes, inputs: Operands) -> Need:
+def need_pooling(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = inputs[0].shape
     return _slide(attrs, shape, integers(attrs, "kernel_shape", ()), shape[1], 0)
 
 
-def need_transposed_convolution(attrs: Attributes, inputs: Operands) -> Need:
+def need_transposed_convolution(attrs: Attributes, inputs: GivenOperands) -> Need:
     x, w = inputs[0].shape, inputs[1].shape
     rank = len(x) - 2
     strides, dilations = integers(attrs, "strides", (1,) * rank), integers(attrs, "dilations", (1,) * rank)
@@ -65,14 +66,14 @@ def need_transposed_convolution(attrs: Attributes, inputs: Operands) -> Need:
 # ---- products and lookups ------------------------------------------------------------------------
 
 
-def need_broadcasting(attrs: Attributes, inputs: Operands) -> Need:
+def need_broadcasting(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(broadcast_size([x.shape for x in inputs if x is not None]))
 
 
-def need_product(b_at: int) -> Rule:
+def need_product(b_at: int) -> NeedRule:
     """A matrix product with broadcasting; in the fused form either may be transposed."""
 
-    def need(attrs: Attributes, inputs: Operands) -> Need:
+    def need(attrs: Attributes, inputs: GivenOperands) -> Need:
         a, b = list(inputs[0].shape), list(inputs[b_at].shape)
         if not a or not b:
             return Need(0, 0)
@@ -85,12 +86,12 @@ def need_product(b_at: int) -> Rule:
     return need
 
 
-def need_distances(attrs: Attributes, inputs: Operands) -> Need:
+def need_distances(attrs: Attributes, inputs: GivenOperands) -> Need:
     a, b = inputs[0].shape, inputs[1].shape
     return Need(4 * a[0] * b[0] + size_of(inputs[0]) + size_of(inputs[1]), a[0] * b[0] * (a[1] + SLOW))
 
 
-def need_einsum(attrs: Attributes, inputs: Operands) -> Need:
+def need_einsum(attrs: Attributes, inputs: GivenOperands) -> Need:
     """The largest array on the way of a pairwise summation, and the product of all ranges as its operations."""
     equation = str(attrs.get("equation", "")).replace(" ", "")
     left, _, right = equation.partition("->")
@@ -120,18 +121,18 @@ def need_einsum(attrs: Attributes, inputs: Operands) -> Need:
     return Need(size + largest, operations if len(terms) > 1 else SLOW * operations)
 
 
-def need_gather(attrs: Attributes, inputs: Operands) -> Need:
+def need_gather(attrs: Attributes, inputs: GivenOperands) -> Need:
     x, indices = inputs[0].shape, inputs[1]
     axis = attrs.get("axis", 0)
     return made(math.prod(x) // x[axis] * size_of(indices) if x and x[axis] else 0)
 
 
-def need_gather_nd(attrs: Attributes, inputs: Operands) -> Need:
+def need_gather_nd(attrs: Attributes, inputs: GivenOperands) -> Need:
     x, indices = list(inputs[0].shape), list(inputs[1].shape)
     return made(math.prod(indices[:-1]) * math.prod(x[attrs.get("batch_dims", 0) + indices[-1] :]))
 
 
-def need_attention(attrs: Attributes, inputs: Operands) -> Need:
+def need_attention(attrs: Attributes, inputs: GivenOperands) -> Need:
     q, k = inputs[0].shape, inputs[1].shape
     past = inputs[4].shape[-2] if len(inputs) > 4 and inputs[4] is not None else 0
     heads = q[1] if len(q) == 4 else attrs.get("q_num_heads", 1)
@@ -140,7 +141,7 @@ def need_attention(attrs: Attributes, inputs: Operands) -> Need:
     return Need(4 * scores + 2 * size_of(inputs[0]), scores * (2 * depth + SLOW))
 
 
-def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
+def need_contrib_attention(attrs: Attributes, inputs: GivenOperands) -> Need:
     """Attention of ``com.microsoft``, whose operands have three axes; the last operand of more axes holds the past."""
     batch, rows, width = inputs[0].shape[:3]
     keys = rows + max((x.shape[-2] for x in inputs[1:] if x is not None and len(x.shape) >= 3), default=0)
@@ -153,7 +154,7 @@ def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
     )
 
 
-def need_grouped_attention(attrs: Attributes, inputs: Operands) -> Need:
+def need_grouped_attention(attrs: Attributes, inputs: GivenOperands) -> Need:
     """The number of tokens, a value, is the size of the cache that is returned."""
     batch, rows, width = inputs[0].shape
     past = inputs[3].shape[2] if len(inputs) > 3 and inputs[3] is not None else 0
@@ -162,39 +163,39 @@ def need_grouped_attention(attrs: Attributes, inputs: Operands) -> Need:
     return Need(4 * size + 4 * size_of(inputs[0]), SLOW * rows * size)
 
 
-def need_blocks(attrs: Attributes, inputs: Operands) -> Need:
+def need_blocks(attrs: Attributes, inputs: GivenOperands) -> Need:
     """A product with weights that are unpacked first."""
     depth, width = max(attrs.get("K", 0), 0), max(attrs.get("N", 0), 0)
     rows = size_of(inputs[0]) // max(depth, 1)
     return Need(8 * depth * width + rows * width, rows * depth * width + SLOW * 8 * depth * width)
 
 
-def need_gathered_blocks(attrs: Attributes, inputs: Operands) -> Need:
+def need_gathered_blocks(attrs: Attributes, inputs: GivenOperands) -> Need:
     each = need_gather({"axis": attrs.get("gather_axis", 0)}, inputs)
     return made(8 * each.elements * (8 // max(attrs.get("bits", 4), 1) if inputs[0].dtype.itemsize == 1 else 1))
 
 
-def need_embedding(table: int) -> Rule:
+def need_embedding(table: int) -> NeedRule:
     """A row of a table for each index."""
     return lambda attrs, inputs: made(8 * size_of(inputs[0]) * inputs[table].shape[-1])
 
 
-def need_suppression(attrs: Attributes, inputs: Operands) -> Need:
+def need_suppression(attrs: Attributes, inputs: GivenOperands) -> Need:
     batches, classes, boxes = inputs[1].shape
     return Need(batches * classes * boxes * 8, SLOW * batches * classes * boxes * boxes)
 
 
-def need_non_zero(attrs: Attributes, inputs: Operands) -> Need:
+def need_non_zero(attrs: Attributes, inputs: GivenOperands) -> Need:
     return made(size_of(inputs[0]) * max(len(inputs[0].shape), 1))
 
 
-def need_grid_sample(attrs: Attributes, inputs: Operands) -> Need:
+def need_grid_sample(attrs: Attributes, inputs: GivenOperands) -> Need:
     x, grid = inputs[0].shape, inputs[1].shape
     return Need(8 * (size := x[0] * x[1] * math.prod(grid[1:-1])), SLOW * 16 * size)
 
 
-def need_recurrent(gates: int) -> Rule:
-    def need(attrs: Attributes, inputs: Operands) -> Need:
+def need_recurrent(gates: int) -> NeedRule:
+    def need(attrs: Attributes, inputs: GivenOperands) -> Need:
         x, w = inputs[0].shape, inputs[1].shape
         hidden = w[1] // gates
         size = x[0] * x[1] * w[0] * hidden
@@ -203,13 +204,13 @@ def need_recurrent(gates: int) -> Rule:
     return need
 
 
-def need_transposed_recurrent(attrs: Attributes, inputs: Operands) -> Need:
+def need_transposed_recurrent(attrs: Attributes, inputs: GivenOperands) -> Need:
     """Weights are (directions, features, gates * hidden)."""
     x, (directions, hidden, columns) = inputs[0].shape, inputs[2].shape
     size = x[0] * x[1] * directions * columns
     return Need(4 * size, size * (hidden + x[-1] + SLOW))
 
 
-def need_determinant(attrs: Attributes, inputs: Operands) -> Need:
+def need_determinant(attrs: Attributes, inputs: GivenOperands) -> Need:
     shape = inputs[0].shape
     return Need(size_of(inputs[0]), SLOW * size_of(inputs[0]) * (shape[-1] if shape else 1))

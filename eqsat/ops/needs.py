@@ -7,13 +7,13 @@ than some times their operands. Sizes are Python's integers, so that nothing ove
 
 from __future__ import annotations
 
-from eqsat.ops.need import SLOW, Attributes, Need, Operands, size_of
+from eqsat.ops.need import SLOW, GivenOperands, Need, size_of
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import Attributes, OpKey
 
 
-def need_of(op: OpKey, attrs: Attributes, inputs: Operands) -> Need:
+def need_of(op: OpKey, attrs: Attributes, inputs: GivenOperands) -> Need:
     """The needs of an operator on these operands; for operators without a function here, their elements.
 
     Raises:
@@ -31,7 +31,7 @@ def is_parametric(op: OpKey) -> bool:
     return has(op, Trait.PARAMETRIC)
 
 
-def product_of_sizes(inputs: Operands) -> int:
+def product_of_sizes(inputs: GivenOperands) -> int:
     """What broadcasting, products and lookups of these operands can make at most."""
     size = 1
     for x in inputs:

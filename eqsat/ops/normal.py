@@ -42,7 +42,7 @@ class Given:
 
 Changes = Mapping[str, AttrValue | None]
 """Attributes as they are in normal form; None removes one."""
-Form = Callable[[Given], Changes]
+NormalForm = Callable[[Given], Changes]
 _NOTHING: Changes = {}
 
 
@@ -61,7 +61,7 @@ class Axes:
     of_result: bool = False
 
 
-def axis(operand: int = 0, *, more: int = 0) -> Form:
+def axis(operand: int = 0, *, more: int = 0) -> NormalForm:
     """The attribute ``axis`` counted from the front of an operand, which has ``more`` axes in the result."""
 
     def form(given: Given) -> Changes:

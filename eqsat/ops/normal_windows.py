@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.ops.normal import Form
+from eqsat.ops.normal import NormalForm
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
@@ -16,7 +16,7 @@ AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The words that ``auto_pad`` may have; a node with another one is not changed, so that the checks refuse it."""
 
 
-def window(weight: int | None = None, *, transposed: bool = False) -> Form:
+def window(weight: int | None = None, *, transposed: bool = False) -> NormalForm:
     """The normal form of a convolution by the position of its weight, or of a pool."""
     return lambda given: _complete(given.op, given.attrs, given.inputs, weight, transposed)
 

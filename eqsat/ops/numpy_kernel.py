@@ -17,13 +17,13 @@ from typing import Any, TypeVar, cast
 import ml_dtypes
 import numpy as np
 
-Attributes = Mapping[str, Any]
-"""Attribute values by name, see ``AttrValue``; the schema gives the kind of each."""
-Function = Callable[..., Any]
-Versions = Function | Mapping[int, Function | None]
+from eqsat.schema.types import Attributes
+
+NumpyFunction = Callable[..., Any]
+Versions = NumpyFunction | Mapping[int, NumpyFunction | None]
 """A kernel for all versions of an operator, or kernels by the first version that they implement. None leaves versions,
 up to the next one named, to ``onnx.reference``."""
-_F = TypeVar("_F", bound=Function)
+_F = TypeVar("_F", bound=NumpyFunction)
 
 BLOCK = 1 << 16
 """Elements that several passes of numpy read from a core's cache: 256 KiB of float32."""
@@ -45,7 +45,7 @@ class NumpyKernel:
         counts_outputs: Whether it takes a keyword ``outputs``, the number of outputs that have readers.
     """
 
-    run: Function | None
+    run: NumpyFunction | None
     since: int
     counts_outputs: bool
 
@@ -67,7 +67,7 @@ def find(entries: tuple[NumpyKernel, ...], since_version: int) -> NumpyKernel | 
     return chosen if chosen is not None and chosen.run is not None else None
 
 
-def _counts_outputs(run: Function | None) -> bool:
+def _counts_outputs(run: NumpyFunction | None) -> bool:
     return run is not None and "outputs" in (getattr(inspect.unwrap(run), "__kwdefaults__", None) or ())
 
 

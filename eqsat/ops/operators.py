@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import eqsat.ops.own_operators  # noqa: F401  # Declares our own operators.
-from eqsat.ops.equal_axes import Rule as TogetherRule
-from eqsat.ops.equal_axes import alone, broadcasting
+from eqsat.ops.equal_axes import EqualAxesRule, alone, broadcasting
 from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of its family.
     activations,
     attention,
@@ -76,7 +75,7 @@ def sampler(op: OpKey) -> Sampler:
     return plain if found is None else found
 
 
-def together(op: OpKey) -> TogetherRule:
+def together(op: OpKey) -> EqualAxesRule:
     """Which axes of its operands have one size."""
     return operator(op).together or (broadcasting if has(op, Trait.ELEMENTWISE) else alone)
 

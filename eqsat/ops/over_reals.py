@@ -10,75 +10,75 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-Number = float | Fraction
+RealNumber = float | Fraction
 
 
-class Element(ABC):
+class RealElement(ABC):
     """An element of a tensor, with which one can compute."""
 
     @abstractmethod
-    def apply(self, name: str, *others: Element | Number) -> Element:
+    def apply(self, name: str, *others: RealElement | RealNumber) -> RealElement:
         """An operator of ONNX on this element and others."""
 
     @abstractmethod
-    def constant(self, value: Number) -> Element:
+    def constant(self, value: RealNumber) -> RealElement:
         """A number as an element."""
 
-    def choose(self, yes: Element | Number, no: Element | Number) -> Element:
+    def choose(self, yes: RealElement | RealNumber, no: RealElement | RealNumber) -> RealElement:
         """One of two elements, where this one is a condition."""
         return self.apply("Where", yes, no)
 
-    def __add__(self, other: Element | Number) -> Element:
+    def __add__(self, other: RealElement | RealNumber) -> RealElement:
         return self.apply("Add", other)
 
-    def __radd__(self, other: Number) -> Element:
+    def __radd__(self, other: RealNumber) -> RealElement:
         return self.constant(other).apply("Add", self)
 
-    def __sub__(self, other: Element | Number) -> Element:
+    def __sub__(self, other: RealElement | RealNumber) -> RealElement:
         return self.apply("Sub", other)
 
-    def __mul__(self, other: Element | Number) -> Element:
+    def __mul__(self, other: RealElement | RealNumber) -> RealElement:
         return self.apply("Mul", other)
 
-    def __rmul__(self, other: Number) -> Element:
+    def __rmul__(self, other: RealNumber) -> RealElement:
         return self.constant(other).apply("Mul", self)
 
-    def __truediv__(self, other: Element | Number) -> Element:
+    def __truediv__(self, other: RealElement | RealNumber) -> RealElement:
         return self.apply("Div", other)
 
-    def __rtruediv__(self, other: Number) -> Element:
+    def __rtruediv__(self, other: RealNumber) -> RealElement:
         return self.constant(other).apply("Div", self)
 
-    def __neg__(self) -> Element:
+    def __neg__(self) -> RealElement:
         return self.apply("Neg")
 
-    def __lt__(self, other: Element | Number) -> Element:
+    def __lt__(self, other: RealElement | RealNumber) -> RealElement:
         return self.apply("Less", other)
 
-    def __gt__(self, other: Element | Number) -> Element:
-        return (other if isinstance(other, Element) else self.constant(other)).apply("Less", self)
+    def __gt__(self, other: RealElement | RealNumber) -> RealElement:
+        return (other if isinstance(other, RealElement) else self.constant(other)).apply("Less", self)
 
 
-Attributes = Callable[[str, float], Element | None]
+ReadAttribute = Callable[[str, float], RealElement | None]
 """An attribute by its name and its default; None where it is not a number."""
-Definition = Callable[[Sequence[Element | None], Attributes], Element | None]
+RealDefinition = Callable[[Sequence[RealElement | None], ReadAttribute], RealElement | None]
 """An element of the result for one of each operand (None where that is absent); None if attributes say too little."""
 
 
-def of_one(compute: Callable[[Element], Element]) -> Definition:
+def of_one(compute: Callable[[RealElement], RealElement]) -> RealDefinition:
     """A definition for one operand without attributes."""
 
-    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+    def define(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
         (x,) = operands
         return None if x is None else compute(x)
 
     return define
 
 
-def of_one_by(compute: Callable[..., Element], /, **defaults: float) -> Definition:
+def of_one_by(compute: Callable[..., RealElement], /, **defaults: float) -> RealDefinition:
     """A definition for one operand and attributes that are numbers."""
 
-    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+    def define(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
         (x,) = operands
         values = {name: attributes(name, default) for name, default in defaults.items()}
         return None if x is None or None in values.values() else compute(x, **values)
@@ -86,31 +86,31 @@ def of_one_by(compute: Callable[..., Element], /, **defaults: float) -> Definiti
     return define
 
 
-def of_two(compute: Callable[[Element, Element], Element]) -> Definition:
+def of_two(compute: Callable[[RealElement, RealElement], RealElement]) -> RealDefinition:
     """A definition for two operands."""
 
-    def define(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+    def define(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
         a, b = operands
         return None if a is None or b is None else compute(a, b)
 
     return define
 
 
-def _tanh(x: Element) -> Element:
+def _tanh(x: RealElement) -> RealElement:
     square = (2 * x).apply("Exp")
     return (square - 1) / (square + 1)
 
 
-def _between(inner: Element) -> Element:
+def _between(inner: RealElement) -> RealElement:
     """Limited to 0 and 1."""
     return inner.apply("Min", 1).apply("Max", 0)
 
 
-def _sign(x: Element) -> Element:
+def _sign(x: RealElement) -> RealElement:
     return (x > 0).choose(1, (x < 0).choose(-1, 0))
 
 
-def clip(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+def clip(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
     """Limits, each of which may be absent."""
     x, low, high = operands
     if x is not None and low is not None:
@@ -120,7 +120,7 @@ def clip(operands: Sequence[Element | None], attributes: Attributes) -> Element 
     return x
 
 
-def mean(operands: Sequence[Element | None], attributes: Attributes) -> Element | None:
+def mean(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
     """The sum by the number of operands."""
     first, *others = (x for x in operands if x is not None)
     total = first

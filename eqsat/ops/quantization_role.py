@@ -6,13 +6,13 @@ entries) and data movement. Others can be asked for; then all of their float inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-Attributes = Mapping[str, Any]
+from eqsat.schema.types import Attributes
 
 
 class Operands(Protocol):

@@ -16,12 +16,12 @@ from eqsat.ops import over_reals
 from eqsat.ops.checks.check import Check
 from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
-from eqsat.ops.definition import Definition
-from eqsat.ops.equal_axes import Rule as Together
+from eqsat.ops.definition import BodyOf
+from eqsat.ops.equal_axes import EqualAxesRule
 from eqsat.ops.magnitude import Magnitude
-from eqsat.ops.need import Rule
+from eqsat.ops.need import NeedRule
 from eqsat.ops.need_by_shapes import need_broadcasting
-from eqsat.ops.normal import Axes, Form
+from eqsat.ops.normal import Axes, NormalForm
 from eqsat.ops.numpy_kernel import NumpyKernel, Versions, kernels
 from eqsat.ops.quantization_role import Role
 from eqsat.ops.sampling.elementwise import binary
@@ -29,7 +29,7 @@ from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
 from eqsat.ops.traits import NONE, Trait
 from eqsat.ops.typed_like import Like, TypeRule
-from eqsat.ops.undefined import Requirement
+from eqsat.ops.undefined import OperandRequirement
 from eqsat.schema.types import OpKey
 
 
@@ -72,9 +72,9 @@ class OperatorFacets:
     shaped_by: tuple[int, ...] = ()
     contracted: tuple[int, ...] = ()
     macs: Counter = output_elements
-    need: Rule | None = None
+    need: NeedRule | None = None
     checks: tuple[Check, ...] = ()
-    normal_form: tuple[Form, ...] = ()
+    normal_form: tuple[NormalForm, ...] = ()
     axes: Axes | None = None
     sampling: Sampler | None = None
     quantization: Role | None = None
@@ -82,14 +82,14 @@ class OperatorFacets:
     bends_at: tuple[float, ...] = ()
     typed_like: Like | None = None
     types: TypeRule | None = None
-    definition: Definition | None = None
+    definition: BodyOf | None = None
     scale: Scale | None = None
     bounds: BoundsRule | None = None
-    undefined: Requirement | None = None
-    over_reals: over_reals.Definition | None = None
+    undefined: OperandRequirement | None = None
+    over_reals: over_reals.RealDefinition | None = None
     inverse: Callable[[float], float] | None = None
     magnitude: Magnitude | None = None
-    together: Together | None = None
+    together: EqualAxesRule | None = None
 
 
 TABLE: dict[OpKey, OperatorFacets] = {}
@@ -103,9 +103,9 @@ class Facets(TypedDict, total=False):
     shaped_by: tuple[int, ...]
     contracted: tuple[int, ...]
     macs: Counter
-    need: Rule | None
+    need: NeedRule | None
     checks: tuple[Check, ...]
-    normal_form: tuple[Form, ...]
+    normal_form: tuple[NormalForm, ...]
     axes: Axes | None
     sampling: Sampler | None
     quantization: Role | None
@@ -113,14 +113,14 @@ class Facets(TypedDict, total=False):
     bends_at: tuple[float, ...]
     typed_like: Like | None
     types: TypeRule | None
-    definition: Definition | None
+    definition: BodyOf | None
     scale: Scale | None
     bounds: BoundsRule | None
-    undefined: Requirement | None
-    over_reals: over_reals.Definition | None
+    undefined: OperandRequirement | None
+    over_reals: over_reals.RealDefinition | None
     inverse: Callable[[float], float] | None
     magnitude: Magnitude | None
-    together: Together | None
+    together: EqualAxesRule | None
 
 
 _NO_FACETS: Facets = {}

@@ -5,17 +5,15 @@ Each function here refuses such data of one kind of operators, and is a facet of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.schema.dtypes import limits
+from eqsat.schema.types import Attributes, OptionalArrays
 
-Attributes = Mapping[str, Any]
-Arrays = Sequence[np.ndarray | None]
-Requirement = Callable[[Attributes, Arrays], None]
+OperandRequirement = Callable[[Attributes, OptionalArrays], None]
 """Takes attributes and operands; raises :class:`Undefined`."""
 
 
@@ -31,7 +29,7 @@ class NotANumber(Undefined):
     """A NaN where the operator must return an integer: no rule is to blame for the result."""
 
 
-def division(attributes: Attributes, inputs: Arrays) -> None:
+def division(attributes: Attributes, inputs: OptionalArrays) -> None:
     """Integers are divided by zero, or the least one by -1."""
     dividend, divisor = inputs[0], inputs[1]
     assert divisor is not None and dividend is not None
@@ -41,7 +39,7 @@ def division(attributes: Attributes, inputs: Arrays) -> None:
         raise Undefined("an integer division that overflows")
 
 
-def cast(attributes: Attributes, inputs: Arrays) -> None:
+def cast(attributes: Attributes, inputs: OptionalArrays) -> None:
     """A float becomes an integer that its type cannot hold."""
     source, to = inputs[0], attributes.get("to")
     assert source is not None
@@ -56,18 +54,18 @@ def cast(attributes: Attributes, inputs: Arrays) -> None:
         raise Unrepresentable("a float that the integer type cannot hold")
 
 
-def quantization(attributes: Attributes, inputs: Arrays) -> None:
+def quantization(attributes: Attributes, inputs: OptionalArrays) -> None:
     """What is quantized or the scale is not a number, or the scale is zero."""
     if any(v is not None and np.isnan(v).any() for v in inputs[:2]):
         raise NotANumber("a NaN to be quantized")
     _scales(inputs[1:2])
 
 
-def requantization(attributes: Attributes, inputs: Arrays) -> None:
+def requantization(attributes: Attributes, inputs: OptionalArrays) -> None:
     """A scale is zero."""
     _scales((inputs[1], inputs[3]))
 
 
-def _scales(scales: Arrays) -> None:
+def _scales(scales: OptionalArrays) -> None:
     if any(scale is not None and np.any(scale == 0) for scale in scales):
         raise Undefined("a scale of zero")

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import is_free
+from eqsat.schema.types import Attributes
 
 
 @dataclass(frozen=True, slots=True)

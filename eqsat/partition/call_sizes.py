@@ -28,7 +28,7 @@ _NAMES = re.compile(r"[^\W\d]\w*")
 _ANY = FreeSize(0, None, 0)
 _ALL_HOLES = re.compile(r"\{=([^{}]*)\}")
 
-Shape = Sequence[int]
+CallShape = Sequence[int]
 
 
 class DimensionNames:
@@ -191,7 +191,7 @@ def holes(text: str) -> list[str]:
     return _ALL_HOLES.findall(text)
 
 
-def size_in(hole: str, operands: Sequence[Shape], results: Sequence[Shape]) -> int:
+def size_in(hole: str, operands: Sequence[CallShape], results: Sequence[CallShape]) -> int:
     """The size that a hole stands for.
 
     Args:

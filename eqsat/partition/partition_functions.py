@@ -28,12 +28,12 @@ from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 PartitionFunction = Callable[..., Tensor | Sequence[Tensor]]
-"""Takes a :class:`Call` and the composite's operands, returns the call's result, annotated; or all of its results."""
+"""Takes a :class:`RequestedCall` and the composite's operands; returns the call's result, annotated, or all of them."""
 
 _Chain = tuple[tuple[OpKey, Attrs], ...]
 
 
-class Call:
+class RequestedCall:
     """A composite that a partition function may annotate; calling it gives its result.
 
     Attributes:
@@ -130,7 +130,7 @@ def _ask(
         None if v is None else Tensor(types.get(v), name=name or f"operand_{i}")
         for i, (v, name) in enumerate(zip(node.inputs, names, strict=True))
     ]
-    call = Call(node.op, body, operands, names, [None if v is None else types.get(v) for v in node.outputs])
+    call = RequestedCall(node.op, body, operands, names, [None if v is None else types.get(v) for v in node.outputs])
     step, results = _results_of(function(call, *operands), call.name, node)
     chains: list[_Chain] = []
     for operand, given in zip(operands, step.inputs, strict=True):

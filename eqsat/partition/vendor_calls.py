@@ -25,18 +25,16 @@ from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.signatures import signature
 from eqsat.schema.free_sizes import ranges, within
 from eqsat.schema.size import Size
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import TensorType, TensorTypes
 from eqsat.targets.condition_names import bind_operands
 from eqsat.text import c_bytes
-
-Types = Sequence[TensorType | None]
 
 RESULT_HOLE = "{result}"
 ABSENT = "NULL"
 _INFINITY = ("-INFINITY", "INFINITY")
 
 
-def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Types) -> str:
+def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: TensorTypes) -> str:
     """Text of the call for a chosen kernel; empty if its target's file gives none.
 
     Args:
@@ -71,7 +69,7 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Types)
     return _Filling(env, holes, names, str(entry.place), f"{target.name}.{node.op}").text(entry.call_parts)
 
 
-def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, outputs: Types) -> str:
+def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, outputs: TensorTypes) -> str:
     if instance.results:
         holes = {name: f"{{result{k}}}" for name, k in instance.results}
     else:

@@ -22,8 +22,7 @@ from eqsat.ops.traits import Trait
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
 from eqsat.proofs.term_arrays import (
     Array,
-    Attrs,
-    Given,
+    GivenArrays,
     each,
     elementwise,
     filled,
@@ -38,7 +37,7 @@ from eqsat.proofs.term_arrays import (
     total,
 )
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import Attributes, OpKey
 
 _MOVES = frozenset(
     {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Concat", "Split"}
@@ -47,7 +46,7 @@ _MOVES = frozenset(
 _SAME = frozenset({"Identity", "CastHint", "StopFusion", "ChannelsLast", "ChannelsFirst"})
 
 
-def computed(op: OpKey, attrs: Attrs, given: Given, outputs: int, *, rounds: bool) -> list[Array]:
+def computed(op: OpKey, attrs: Attributes, given: GivenArrays, outputs: int, *, rounds: bool) -> list[Array]:
     """The results of an operator.
 
     Args:
@@ -78,7 +77,7 @@ def _is_false(array: Array | None) -> bool:
     return array is None or (array.dtype == bool and not array.any())
 
 
-def _moved(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[Array]:
+def _moved(op: OpKey, attrs: Attributes, given: GivenArrays, outputs: int) -> list[Array]:
     """By the operator's kernel, on the positions of the elements."""
     if op.name == "Pad" and given[0] is not None and not given[0].ndim:
         return [given[0]]
@@ -112,7 +111,7 @@ def _at(known: list[ScalarTerm], numbers: Array) -> Array:
 # ---- sums and products --------------------------------------------------------------------------------------------
 
 
-def _matmul(attrs: Attrs, given: Given) -> Array:
+def _matmul(attrs: Attributes, given: GivenArrays) -> Array:
     a, b = terms(present(given[0])), terms(present(given[1]))
     rows, columns = a.ndim == 1, b.ndim == 1
     a = a[None, :] if rows else a
@@ -131,7 +130,7 @@ def _matmul(attrs: Attrs, given: Given) -> Array:
     return found[..., 0] if columns else found
 
 
-def _gemm(attrs: Attrs, given: Given) -> Array:
+def _gemm(attrs: Attributes, given: GivenArrays) -> Array:
     a, b = terms(present(given[0])), terms(present(given[1]))
     a = a.T if attrs.get("transA") else a
     b = b.T if attrs.get("transB") else b
@@ -141,7 +140,7 @@ def _gemm(attrs: Attrs, given: Given) -> Array:
     return found
 
 
-def _axes(attrs: Attrs, given: Given, index: int = 1) -> tuple[int, ...]:
+def _axes(attrs: Attributes, given: GivenArrays, index: int = 1) -> tuple[int, ...]:
     x = present(given[0])
     if len(given) > index and given[index] is not None:
         axes = present(given[index])
@@ -177,8 +176,10 @@ def _extreme(name: str) -> Callable[[list[ScalarTerm]], ScalarTerm]:
     return of
 
 
-def _reduction(of: Callable[[list[ScalarTerm]], ScalarTerm], before: str = "") -> Callable[[Attrs, Given], Array]:
-    def reduce(attrs: Attrs, given: Given) -> Array:
+def _reduction(
+    of: Callable[[list[ScalarTerm]], ScalarTerm], before: str = ""
+) -> Callable[[Attributes, GivenArrays], Array]:
+    def reduce(attrs: Attributes, given: GivenArrays) -> Array:
         x = terms(present(given[0]))
         x = multiplied(x, x) if before == "square" else each(before, x) if before else x
         return _reduced(x, _axes(attrs, given), bool(attrs.get("keepdims", 1)), of)
@@ -189,7 +190,7 @@ def _reduction(of: Callable[[list[ScalarTerm]], ScalarTerm], before: str = "") -
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
-def _conv(attrs: Attrs, given: Given) -> Array:
+def _conv(attrs: Attributes, given: GivenArrays) -> Array:
     x, w = terms(present(given[0])), terms(present(given[1]))
     n = x.ndim - 2
     strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
@@ -216,7 +217,7 @@ def _conv(attrs: Attrs, given: Given) -> Array:
     return filled((x.shape[0], w.shape[0], *sizes), element)
 
 
-def _conv_transpose(attrs: Attrs, given: Given) -> Array:
+def _conv_transpose(attrs: Attributes, given: GivenArrays) -> Array:
     x, w = terms(present(given[0])), terms(present(given[1]))
     n = x.ndim - 2
     strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
@@ -243,16 +244,16 @@ def _conv_transpose(attrs: Attrs, given: Given) -> Array:
     return filled((x.shape[0], outs * group, *sizes), element)
 
 
-def _whole_pool(of: Callable[[list[ScalarTerm]], ScalarTerm]) -> Callable[[Attrs, Given], Array]:
-    def pool(attrs: Attrs, given: Given) -> Array:
+def _whole_pool(of: Callable[[list[ScalarTerm]], ScalarTerm]) -> Callable[[Attributes, GivenArrays], Array]:
+    def pool(attrs: Attributes, given: GivenArrays) -> Array:
         x = terms(present(given[0]))
         return _reduced(x, range(2, x.ndim), True, of)
 
     return pool
 
 
-def _pool(of: Callable[[list[ScalarTerm]], ScalarTerm], counts: bool) -> Callable[[Attrs, Given], Array]:
-    def pool(attrs: Attrs, given: Given) -> Array:
+def _pool(of: Callable[[list[ScalarTerm]], ScalarTerm], counts: bool) -> Callable[[Attributes, GivenArrays], Array]:
+    def pool(attrs: Attributes, given: GivenArrays) -> Array:
         x = terms(present(given[0]))
         n, kernel = x.ndim - 2, attrs["kernel_shape"]
         strides, dilations = attrs.get("strides") or [1] * n, attrs.get("dilations") or [1] * n
@@ -285,7 +286,7 @@ def _along(vector: Array | None, x: Array, axis: int = 1) -> Array:
     return terms(present(vector)).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
 
 
-def _batch_normalization(attrs: Attrs, given: Given) -> Array:
+def _batch_normalization(attrs: Attributes, given: GivenArrays) -> Array:
     if attrs.get("training_mode"):
         raise NotModelled("a batch normalization that is trained")
     x = terms(present(given[0]))
@@ -301,12 +302,12 @@ def _normalized(x: Array, axes: Sequence[int], epsilon: Any, centre: bool = True
     return over(x, each("Sqrt", plus(variance, scalar(epsilon))))
 
 
-def _last_axes(attrs: Attrs, x: Array) -> range:
+def _last_axes(attrs: Attributes, x: Array) -> range:
     return range(int(attrs.get("axis", -1)) % x.ndim, x.ndim)
 
 
-def _layer(centre: bool) -> Callable[[Attrs, Given], Array]:
-    def normalize(attrs: Attrs, given: Given) -> Array:
+def _layer(centre: bool) -> Callable[[Attributes, GivenArrays], Array]:
+    def normalize(attrs: Attributes, given: GivenArrays) -> Array:
         x = terms(present(given[0]))
         found = multiplied(
             _normalized(x, _last_axes(attrs, x), attrs.get("epsilon", 1e-5), centre), terms(present(given[1]))
@@ -316,25 +317,25 @@ def _layer(centre: bool) -> Callable[[Attrs, Given], Array]:
     return normalize
 
 
-def _instance_normalization(attrs: Attrs, given: Given) -> Array:
+def _instance_normalization(attrs: Attributes, given: GivenArrays) -> Array:
     x = terms(present(given[0]))
     found = _normalized(x, range(2, x.ndim), attrs.get("epsilon", 1e-5))
     return plus(multiplied(found, _along(given[1], x)), _along(given[2], x))
 
 
-def _group_normalization(attrs: Attrs, given: Given) -> Array:
+def _group_normalization(attrs: Attributes, given: GivenArrays) -> Array:
     x = terms(present(given[0]))
     rows = x.reshape(x.shape[0], attrs["num_groups"], -1)
     found = _normalized(rows, (2,), attrs.get("epsilon", 1e-5)).reshape(x.shape)
     return plus(multiplied(found, _along(given[1], x)), _along(given[2], x))
 
 
-def _softmax(attrs: Attrs, given: Given) -> Array:
+def _softmax(attrs: Attributes, given: GivenArrays) -> Array:
     x = each("Exp", terms(present(given[0])))
     return over(x, _reduced(x, (int(attrs.get("axis", -1)) % x.ndim,), True, total))
 
 
-def _attention(attrs: Attrs, given: Given) -> Array:
+def _attention(attrs: Attributes, given: GivenArrays) -> Array:
     q, k, v = (terms(present(a)) for a in given[:3])
     if attrs.get("qk_matmul_output_mode") or any(a is not None for a in given[4:]):
         raise NotModelled("Attention: not modelled with a cache or further outputs")
@@ -371,7 +372,7 @@ def _heads(x: Array, count: int) -> Array:
 
 
 _SELECTING = frozenset({"ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool"})
-_OPERATORS: dict[str, Callable[[Attrs, Given], Array]] = {
+_OPERATORS: dict[str, Callable[[Attributes, GivenArrays], Array]] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "ReduceSum": _reduction(total),

@@ -56,13 +56,13 @@ class Right:
                 raise NoAnswer
             yield from zip(term_arrays.terms(want.array).ravel().tolist(), array.ravel().tolist(), strict=True)
 
-    def _count(self, template: ast.Template | None) -> None:
+    def _count(self, template: ast.TemplateTerm | None) -> None:
         if isinstance(template, ast.Build):
             self._outputs[template.node] = max(self._outputs.get(template.node, 1), template.output + 1)
             for arg in template.args:
                 self._count(arg)
 
-    def _template(self, template: ast.Template | None, dtype: ir.DataType) -> TermTensor | None:
+    def _template(self, template: ast.TemplateTerm | None, dtype: ir.DataType) -> TermTensor | None:
         match template:
             case None:
                 return None

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.proofs.scalar_terms import NotModelled
-from eqsat.schema.types import OpKey
-
-Shape = tuple[int, ...]
+from eqsat.schema.types import OpKey, Shape
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from eqsat.proofs import conditions
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
-from eqsat.proofs.symbolic_shapes import SOLE, EqualShapes, Position, Shape
+from eqsat.proofs.symbolic_shapes import SOLE, ElementPosition, EqualShapes, SymbolicShape
 from eqsat.rules import ast
 from eqsat.rules.callee import SIGNS
 from eqsat.rules.expand import Clause
 
-Value = Hashable
+AttributeTerm = Hashable
 """An attribute: a number, a term, or a name for what is not known of it."""
 
 
@@ -30,8 +30,8 @@ class Denotation:
         key: Makes it comparable: two tensors with one key are equal.
     """
 
-    shape: Shape
-    element: Callable[[Position], ScalarTerm]
+    shape: SymbolicShape
+    element: Callable[[ElementPosition], ScalarTerm]
     single: bool = False
 
     def sole(self) -> ScalarTerm:
@@ -51,8 +51,8 @@ class ClauseNames:
         self.clause = clause
         self.shapes = EqualShapes()
         self.tensors: dict[str, Denotation] = {}
-        self.values: dict[str, Value] = {}
-        self.nodes: dict[str, dict[str, Value]] = {}
+        self.values: dict[str, AttributeTerm] = {}
+        self.nodes: dict[str, dict[str, AttributeTerm]] = {}
 
     def alias(self, name: str) -> str:
         """The name of the value that a name stands for in this clause."""
@@ -63,7 +63,7 @@ class ClauseNames:
         shape = self.shapes.find(tensor.shape)
         return (shape, tensor.element(SOLE if tensor.single else self.shapes.whole(shape)))
 
-    def value(self, expr: ast.Expr) -> Value:
+    def value(self, expr: ast.Expr) -> AttributeTerm:
         """An attribute that the rule states or computes.
 
         Raises:
@@ -100,7 +100,7 @@ class ClauseNames:
                     return apply(SIGNS[expr.op], terms)
         return self.structure(expr)
 
-    def _contents(self, name: str) -> Value:
+    def _contents(self, name: str) -> AttributeTerm:
         tensor = self.tensors.get(self.alias(name))
         if tensor is None:
             raise NotModelled(f"the contents of `{name}`: not modelled")

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from eqsat.ops.operators import operator
-from eqsat.ops.over_reals import Element, Number
+from eqsat.ops.over_reals import RealElement, RealNumber
 from eqsat.proofs.scalar_terms import ScalarTerm, apply, number
 from eqsat.schema.types import OpKey
 
 
-class _Element(Element):
+class _Element(RealElement):
     """A term with which definitions compute."""
 
     def __init__(self, term: ScalarTerm) -> None:
         self.term = term
 
-    def apply(self, name: str, *others: Element | Number) -> _Element:
+    def apply(self, name: str, *others: RealElement | RealNumber) -> _Element:
         return _Element(apply(name, (self.term, *map(_term, others))))
 
-    def constant(self, value: Number) -> _Element:
+    def constant(self, value: RealNumber) -> _Element:
         return _Element(number(value))
 
 
@@ -31,8 +31,8 @@ def expanded(term: ScalarTerm) -> ScalarTerm | None:
     return None if found is None else _term(found)
 
 
-def _term(value: Element | Number) -> ScalarTerm:
-    if isinstance(value, Element):
+def _term(value: RealElement | RealNumber) -> ScalarTerm:
+    if isinstance(value, RealElement):
         assert isinstance(value, _Element)
         return value.term
     return number(value)

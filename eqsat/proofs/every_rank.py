@@ -12,10 +12,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.proofs import conditions
-from eqsat.proofs.clause_names import Denotation, Value
+from eqsat.proofs.clause_names import AttributeTerm, Denotation
 from eqsat.proofs.operators_of_every_rank import OperatorsOfEveryRank, OperatorUse
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, either_zero, number, symbol
-from eqsat.proofs.symbolic_shapes import SCALAR, SOLE, Position, Shape
+from eqsat.proofs.symbolic_shapes import SCALAR, SOLE, ElementPosition, SymbolicShape
 from eqsat.rules import ast
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
 from eqsat.rules.ast import Rule
@@ -47,7 +47,7 @@ class EveryRank(OperatorsOfEveryRank):
         self.reads_types = False
         self._matched: dict[Hashable, list[Denotation]] = {}
         self._built: dict[Hashable, Denotation] = {}
-        self._attributes: dict[Hashable, dict[str, Value]] = {}
+        self._attributes: dict[Hashable, dict[str, AttributeTerm]] = {}
         self._outputs: dict[Hashable, int] = {}
         for root in clause.roots:
             self._count(root)
@@ -127,9 +127,9 @@ class EveryRank(OperatorsOfEveryRank):
     def _leaf(self, name: str) -> Denotation:
         if name not in self.tensors:
             single = name in self.single
-            shape: Shape = SCALAR if name in self.scalars else ("shape", name)
+            shape: SymbolicShape = SCALAR if name in self.scalars else ("shape", name)
 
-            def element(position: Position) -> ScalarTerm:
+            def element(position: ElementPosition) -> ScalarTerm:
                 return symbol("element", name, SOLE if single else position)
 
             self.tensors[name] = Denotation(shape, element, single)
@@ -160,8 +160,8 @@ class EveryRank(OperatorsOfEveryRank):
             self.nodes[pattern.bind] = self._attributes[key]
         return found
 
-    def _matched_attributes(self, op: OpKey, pattern: ast.Match, index: int) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+    def _matched_attributes(self, op: OpKey, pattern: ast.Match, index: int) -> dict[str, AttributeTerm]:
+        found: dict[str, AttributeTerm] = {}
         schema = find_schema(op)
         kinds = attribute_types(op) if schema is not None else {}
         names = set(kinds) | {name for name, _ in default_attrs(op)}
@@ -170,7 +170,7 @@ class EveryRank(OperatorsOfEveryRank):
             bind = bound.get(name)
             is_number = name in kinds and kinds[name] == ir.AttributeType.FLOAT
             if bind is not None and bind.name is not None:
-                fresh: Value = symbol("attribute", bind.name) if is_number else ("attribute", bind.name)
+                fresh: AttributeTerm = symbol("attribute", bind.name) if is_number else ("attribute", bind.name)
                 found[name] = self.values.setdefault(bind.name, fresh)
             elif bind is not None and bind.equals is not None:
                 found[name] = self.value(bind.equals)
@@ -180,7 +180,7 @@ class EveryRank(OperatorsOfEveryRank):
 
     # ---- templates --------------------------------------------------------------------------------
 
-    def _template(self, template: ast.Template | None) -> Any:
+    def _template(self, template: ast.TemplateTerm | None) -> Any:
         match template:
             case None:
                 return None
@@ -209,7 +209,7 @@ class EveryRank(OperatorsOfEveryRank):
         left = remainder(op, [operand is not None for operand in operands])
         if left is not None:
             return self._remaining(left, operands)
-        attributes: dict[str, Value] = dict(default_attrs(op))
+        attributes: dict[str, AttributeTerm] = dict(default_attrs(op))
         schema = find_schema(op)
         for name in template.spread:
             node = self.nodes[self.alias(name)]
@@ -233,7 +233,7 @@ class EveryRank(OperatorsOfEveryRank):
             return self.applied(OperatorUse(NEG, {}, operands[1:]))
         return {Remainder.LEFT: operands[0], Remainder.RIGHT: operands[-1]}.get(left)
 
-    def _shaped(self, op: str, x: Denotation, shape: Shape) -> Denotation:
+    def _shaped(self, op: str, x: Denotation, shape: SymbolicShape) -> Denotation:
         shapes = self.shapes
         if op == "Reshape":
             return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
@@ -259,11 +259,11 @@ class EveryRank(OperatorsOfEveryRank):
         return Denotation(key, lambda p: symbol(key, p), False)
 
 
-def _is_plain(value: Value) -> bool:
+def _is_plain(value: AttributeTerm) -> bool:
     return isinstance(value, int | float | str) and not isinstance(value, ScalarTerm)
 
 
-def _entry(table: tuple[Any, ...], position: Position) -> ScalarTerm:
+def _entry(table: tuple[Any, ...], position: ElementPosition) -> ScalarTerm:
     if position[0] == "entry":
         index = position[2]
         assert isinstance(index, ScalarTerm)

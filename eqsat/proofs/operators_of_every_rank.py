@@ -15,9 +15,9 @@ from typing import Any
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.proofs import conditions
-from eqsat.proofs.clause_names import ClauseNames, Denotation, Value
-from eqsat.proofs.scalar_terms import Attributes, NotModelled, ScalarTerm, apply, number
-from eqsat.proofs.symbolic_shapes import SCALAR, Position, Shape
+from eqsat.proofs.clause_names import AttributeTerm, ClauseNames, Denotation
+from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, TermAttributes, apply, number
+from eqsat.proofs.symbolic_shapes import SCALAR, ElementPosition, SymbolicShape
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
 from eqsat.schema.opset import EQSAT, MICROSOFT
@@ -35,7 +35,7 @@ class OperatorUse:
     """
 
     op: OpKey
-    attributes: Mapping[str, Value]
+    attributes: Mapping[str, AttributeTerm]
     operands: Sequence[Any]
     output: int = 0
     node: Hashable = None
@@ -46,7 +46,7 @@ class OperatorUse:
         return [x for x in self.operands if x is not None]
 
     @property
-    def data(self) -> Attributes:
+    def data(self) -> TermAttributes:
         return _data(self.attributes)
 
     def operand(self, index: int) -> Denotation | None:
@@ -100,7 +100,7 @@ class OperatorsOfEveryRank(ClauseNames):
 
         zero_point = (number(0),) if len(parameters) == 1 else ()  # what an absent one means
 
-        def element(position: Position) -> ScalarTerm:
+        def element(position: ElementPosition) -> ScalarTerm:
             given = (x.element(position), *(o.sole() for o in parameters), *zero_point)
             return apply(str(call.op), given, data)
 
@@ -109,7 +109,7 @@ class OperatorsOfEveryRank(ClauseNames):
     def _view(self, call: OperatorUse) -> Denotation | None:
         shapes, (x, *rest) = self.shapes, call.given
         name = call.op.name
-        shape: Shape = ("view", x.shape, name, call.data, tuple(self.key(o) for o in rest), call.node)
+        shape: SymbolicShape = ("view", x.shape, name, call.data, tuple(self.key(o) for o in rest), call.node)
         if x.single and name == "Reshape" and self._is_empty_list(rest[0]):
             shape = SCALAR
         return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
@@ -145,7 +145,7 @@ class OperatorsOfEveryRank(ClauseNames):
 
     # ---- what they are made of ------------------------------------------------------------------------
 
-    def _elementwise(self, name: str, data: Attributes, given: list[Denotation]) -> Denotation:
+    def _elementwise(self, name: str, data: TermAttributes, given: list[Denotation]) -> Denotation:
         shapes = self.shapes
         # A single element of a rank that is no greater stretches nothing.
         stretching = [
@@ -155,7 +155,7 @@ class OperatorsOfEveryRank(ClauseNames):
         ]
         shape = shapes.stretched(*(o.shape for o in stretching or given))
 
-        def element(position: Position) -> ScalarTerm:
+        def element(position: ElementPosition) -> ScalarTerm:
             return apply(name, (o.element(shapes.fit(o.shape, position)) for o in given), data)
 
         return Denotation(shape, element, all(o.single for o in given))
@@ -177,14 +177,14 @@ class OperatorsOfEveryRank(ClauseNames):
         def key() -> Hashable:
             return ("pieces", own, tuple(shapes.find(o.shape) for o in given))
 
-        def element(position: Position) -> ScalarTerm:
+        def element(position: ElementPosition) -> ScalarTerm:
             places = (shapes.through((key(), k), o.shape, position) for k, o in enumerate(given))
             elements = [o.sole() if o.single else o.element(p) for o, p in zip(given, places, strict=True)]
             return apply("Piece", elements, (("which", (key(), position)),))
 
         return Denotation(key(), element, False)
 
-    def _copies(self, attributes: Mapping[str, Value]) -> bool:
+    def _copies(self, attributes: Mapping[str, AttributeTerm]) -> bool:
         """Whether a Resize copies elements: it takes the nearest, and none from outside of its operand."""
         if attributes.get("mode") != "nearest":
             return False
@@ -208,7 +208,7 @@ class OperatorsOfEveryRank(ClauseNames):
         return isinstance(target.shape, tuple) and target.shape[:2] == ("table", ())
 
     def _looked_up(self, table: Denotation, indices: Denotation) -> Denotation:
-        def element(position: Position) -> ScalarTerm:
+        def element(position: ElementPosition) -> ScalarTerm:
             return table.element(("entry", self.shapes.find(table.shape), indices.element(position)))
 
         return Denotation(indices.shape, element, indices.single)
@@ -245,5 +245,5 @@ _MEANINGS = _meanings(
 """By operator, what it means; elementwise operators that are not here fit all operands to each other."""
 
 
-def _data(attributes: Mapping[str, Value]) -> Attributes:
+def _data(attributes: Mapping[str, AttributeTerm]) -> TermAttributes:
     return tuple(sorted(attributes.items(), key=lambda item: item[0]))

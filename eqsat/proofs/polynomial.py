@@ -17,7 +17,7 @@ from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 Monomial = tuple[tuple[int, int], ...]
 """Atoms by number, ascending, with their exponents."""
 Poly = dict[Monomial, Fraction]
-Key = tuple[tuple[Monomial, Fraction], ...]
+PolynomialKey = tuple[tuple[Monomial, Fraction], ...]
 MOST_MONOMIALS = 4_000
 """Of one polynomial."""
 MOST_WORK = 2_000_000
@@ -77,7 +77,7 @@ class Ring:
                     pending.append(inner)
         return found
 
-    def key(self, poly: Poly) -> Key:
+    def key(self, poly: Poly) -> PolynomialKey:
         """A polynomial as something that can be compared."""
         return tuple(sorted(poly.items()))
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from eqsat.proofs.definitions import expanded
-from eqsat.proofs.polynomial import MOST_POWER, ROOTS, Key, Monomial, Poly, Ring, TooLarge
+from eqsat.proofs.polynomial import MOST_POWER, ROOTS, Monomial, Poly, Ring, TooLarge
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, walk
 from eqsat.proofs.solver import contradict
 
@@ -222,4 +222,4 @@ def same(ring: Ring, left: ScalarTerm, right: ScalarTerm) -> bool:
         return False
 
 
-__all__ = ["WORK", "Key", "Reals", "same"]
+__all__ = ["WORK", "Reals", "same"]

@@ -14,7 +14,7 @@ from typing import Any
 from eqsat.ops.properties import is_commutative
 from eqsat.schema.types import OpKey
 
-Attributes = tuple[tuple[str, Hashable], ...]
+TermAttributes = tuple[tuple[str, Hashable], ...]
 """By name, sorted; a value that the rule computes from elements is a term."""
 _LEAVES = ("number", "zero", "infinity", "symbol")
 
@@ -98,7 +98,7 @@ def symbol(*identity: Hashable) -> ScalarTerm:
     return _make("symbol", (), identity)
 
 
-def apply(op: str, args: Iterable[ScalarTerm], attributes: Attributes = ()) -> ScalarTerm:
+def apply(op: str, args: Iterable[ScalarTerm], attributes: TermAttributes = ()) -> ScalarTerm:
     """An operator on elements; operands of a commutative one are sorted."""
     operands = tuple(args)
     if len(operands) == 2 and not attributes and is_commutative(OpKey("", op)):

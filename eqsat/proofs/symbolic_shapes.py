@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-Shape = Hashable
-Position = tuple[Hashable, ...]
-SOLE: Position = ("sole",)
+SymbolicShape = Hashable
+ElementPosition = tuple[Hashable, ...]
+SOLE: ElementPosition = ("sole",)
 """Of a tensor that has one element."""
-SCALAR: Shape = ("scalar",)
+SCALAR: SymbolicShape = ("scalar",)
 
 
 class EqualShapes:
@@ -26,8 +26,8 @@ class EqualShapes:
 
     def __init__(self) -> None:
         self._parents: dict[Hashable, Hashable] = {}
-        self.not_empty: set[Shape] = set()
-        self.within: set[tuple[Shape, Shape]] = set()
+        self.not_empty: set[SymbolicShape] = set()
+        self.within: set[tuple[SymbolicShape, SymbolicShape]] = set()
 
     # ---- what is equal ----------------------------------------------------------------------------
 
@@ -45,10 +45,10 @@ class EqualShapes:
             a, b = (b, a) if _weight(b) < _weight(a) else (a, b)
             self._parents[b] = a
 
-    def same_size(self, a: Shape, b: Shape) -> bool:
+    def same_size(self, a: SymbolicShape, b: SymbolicShape) -> bool:
         return self.find(self.size(a)) == self.find(self.size(b))
 
-    def size(self, shape: Shape) -> Hashable:
+    def size(self, shape: SymbolicShape) -> Hashable:
         """The number of elements; a view has that of its operand."""
         shape = self.find(shape)
         while isinstance(shape, tuple) and shape[0] == "view":
@@ -57,9 +57,9 @@ class EqualShapes:
 
     # ---- shapes -----------------------------------------------------------------------------------
 
-    def stretched(self, *shapes: Shape) -> Shape:
+    def stretched(self, *shapes: SymbolicShape) -> SymbolicShape:
         """The shape of what tensors of these shapes make together, element by element."""
-        parts: set[Shape] = set()
+        parts: set[SymbolicShape] = set()
         for shape in map(self.find, shapes):
             if isinstance(shape, tuple) and shape[0] == "stretched":
                 assert isinstance(shape[1], frozenset)
@@ -74,11 +74,11 @@ class EqualShapes:
 
     # ---- positions --------------------------------------------------------------------------------
 
-    def whole(self, shape: Shape) -> Position:
+    def whole(self, shape: SymbolicShape) -> ElementPosition:
         """Any position in a tensor of a shape."""
         return SOLE if self.find(shape) == SCALAR else ("at", self.find(shape))
 
-    def fit(self, shape: Shape, position: Position) -> Position:
+    def fit(self, shape: SymbolicShape, position: ElementPosition) -> ElementPosition:
         """The position of an operand of a shape from that in the result, which it is stretched to."""
         shape = self.find(shape)
         if shape == SCALAR or position == SOLE:
@@ -95,7 +95,7 @@ class EqualShapes:
             return self.view(shape, of, position)
         return ("fit", shape, position)
 
-    def view(self, shape: Shape, of: Shape, position: Position) -> Position:
+    def view(self, shape: SymbolicShape, of: SymbolicShape, position: ElementPosition) -> ElementPosition:
         """The position in a tensor of ``shape`` of the element at a position of its view of shape ``of``."""
         shape, of = self.find(shape), self.find(of)
         if shape == of:
@@ -108,11 +108,11 @@ class EqualShapes:
             return self.view(shape, self.find(position[1]), inner)
         return ("view", of, shape, position)
 
-    def through(self, key: Hashable, shape: Shape, position: Position) -> Position:
+    def through(self, key: Hashable, shape: SymbolicShape, position: ElementPosition) -> ElementPosition:
         """The position in an operand of a shape, by a map that ``key`` decides."""
         return ("through", key, self.find(shape), position)
 
-    def shape_of(self, position: Position) -> Shape:
+    def shape_of(self, position: ElementPosition) -> SymbolicShape:
         """The shape of the tensor in which a position lies."""
         match position:
             case (

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import Attributes, OpKey
 
 Array = np.ndarray
 """Of terms, or of numbers that are known."""
-Given = Sequence[Array | None]
-Attrs = Mapping[str, Any]
+GivenArrays = Sequence[Array | None]
 
 
 def terms(array: Array) -> Array:
@@ -41,7 +40,7 @@ def present(array: Array | None) -> Array:
     return array
 
 
-def elementwise(op: OpKey, attrs: Attrs, given: Given) -> Array:
+def elementwise(op: OpKey, attrs: Attributes, given: GivenArrays) -> Array:
     """An elementwise operator, with broadcasting; numbers among its attributes may be terms."""
     data: Any = tuple(sorted(attrs.items()))
     operands = [terms(a) for a in given if a is not None]

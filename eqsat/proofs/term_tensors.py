@@ -43,7 +43,7 @@ class TermTensor:
         return self.array if self.array.dtype != object else None
 
 
-Given = Sequence[TermTensor | None]
+GivenTensors = Sequence[TermTensor | None]
 
 
 class ImpossibleChoice(Exception):
@@ -56,7 +56,7 @@ def sizes(kind: TensorType) -> tuple[int, ...]:
 
 
 def applied(
-    op: OpKey, attrs: dict[str, Any], terms: Mapping[str, ScalarTerm], given: Given, outputs: int, *, exact: bool
+    op: OpKey, attrs: dict[str, Any], terms: Mapping[str, ScalarTerm], given: GivenTensors, outputs: int, *, exact: bool
 ) -> tuple[Attrs, list[TermTensor]]:
     """The results of an operator, and its attributes in normal form.
 
@@ -107,7 +107,7 @@ def applied(
 # ---- definitions ----------------------------------------------------------------------------------------------------
 
 
-def _defined(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[TermTensor] | None:
+def _defined(op: OpKey, attrs: Attrs, given: GivenTensors, outputs: int) -> list[TermTensor] | None:
     """The results by the operator's definition, over the reals; None if it has none."""
     body = definition(op, attrs, [None if t is None else t.type for t in given])
     if body is None:
@@ -119,7 +119,7 @@ def _defined(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[TermTe
     return [t for t in results if t is not None]
 
 
-def _step(op: OpKey, attrs: Attrs, given: Given, outputs: int) -> list[TermTensor]:
+def _step(op: OpKey, attrs: Attrs, given: GivenTensors, outputs: int) -> list[TermTensor]:
     """One operator of a definition."""
     types = [None if t is None else t.type for t in given]
     values = [None if t is None else t.facts.value for t in given]

@@ -20,7 +20,7 @@ from eqsat.quantization.moments import Gatherer, Moments
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CalibrationProgress:
     """One step of a long computation.
 
     Attributes:
@@ -56,7 +56,7 @@ def calibrate(
     data: DataSource | CalibrationData,
     *,
     limit: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CalibrationProgress], None] | None = None,
 ) -> Calibration:
     """Run a model on samples and gather statistics of its float tensors.
 
@@ -88,7 +88,7 @@ def calibrate(
         trace.observe(sample, see)
         count += 1
         if progress is not None:
-            progress(Progress("calibrate", count, limit))
+            progress(CalibrationProgress("calibrate", count, limit))
     return Calibration(found.tensors, constants, count, gatherer.found)
 
 

@@ -23,7 +23,7 @@ from eqsat.execute.feeds import Feed, Symbols
 from eqsat.ops.evaluate import describe
 from eqsat.schema import opset
 
-Sample = dict[str, Any]
+CalibrationSample = dict[str, Any]
 """One run's worth of inputs: array by input name."""
 
 DataSource = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
@@ -77,11 +77,11 @@ class CalibrationData:
                 actual=type(source).__name__,
             )
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[CalibrationSample]:
         count = 0
         for part in self._parts:
             if self._are_samples:
-                samples: Iterable[Sample] = [self._mapping(part, f"{self.place}, sample {count}")]
+                samples: Iterable[CalibrationSample] = [self._mapping(part, f"{self.place}, sample {count}")]
             else:
                 samples = self._split(part)
             for sample in samples:
@@ -144,7 +144,7 @@ class CalibrationData:
 
     # ---- samples ---------------------------------------------------------------------------------
 
-    def _split(self, part: Any) -> Iterator[Sample]:
+    def _split(self, part: Any) -> Iterator[CalibrationSample]:
         """The samples in arrays by input name."""
         arrays, place = part, self.place
         if isinstance(part, _File):
@@ -201,7 +201,7 @@ class CalibrationData:
             )
         return [array[i : i + size] for i in range(0, array.shape[0], size)]
 
-    def _mapping(self, sample: Any, place: str) -> Sample:
+    def _mapping(self, sample: Any, place: str) -> CalibrationSample:
         if not isinstance(sample, Mapping):
             raise QuantizationError(
                 "a mapping from input name to array is required", place=place, actual=type(sample).__name__
@@ -224,7 +224,7 @@ class CalibrationData:
             actual = ", ".join(map(repr, given)) or "nothing"
             raise QuantizationError(f"an array for input {missing!r} is required", place=place, actual=actual)
 
-    def _checked(self, sample: Sample, place: str) -> Sample:
+    def _checked(self, sample: CalibrationSample, place: str) -> CalibrationSample:
         symbols: Symbols = {}
         checked = {}
         for name, feed in self._feeds.items():
@@ -245,7 +245,9 @@ class CalibrationData:
         return checked
 
 
-def first_samples(data: DataSource | CalibrationData, model: ir.Model, limit: int | None) -> Iterator[Sample]:
+def first_samples(
+    data: DataSource | CalibrationData, model: ir.Model, limit: int | None
+) -> Iterator[CalibrationSample]:
     """The first ``limit`` samples, all for None.
 
     Raises:

@@ -9,11 +9,13 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.model.read.dims import free_sizes, sizes_of
-from eqsat.quantization.calibration_data import Sample
+from eqsat.quantization.calibration_data import CalibrationSample
 from eqsat.schema.free_sizes import FreeSize
 
 
-def calibrated_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], samples: Iterable[Sample]) -> dict[str, FreeSize]:
+def calibrated_sizes(
+    model: ir.Model, ranges: Mapping[str, FreeSize], samples: Iterable[CalibrationSample]
+) -> dict[str, FreeSize]:
     """The free sizes of a model; one without a typical size takes the median of the samples.
 
     Args:

@@ -16,7 +16,7 @@ from eqsat.schema.types import Attrs, OpKey
 _UNKNOWN = -1
 """Used in place of a class that was not found."""
 
-Inner = tuple[int, tuple[int | None, ...]]
+InnerPlace = tuple[int, tuple[int | None, ...]]
 """A class, and those that its e-node reads."""
 
 
@@ -29,13 +29,13 @@ class InnerClasses:
             if node.kind == "op":
                 self._found.setdefault((node.op, node.attrs), []).append(node)
 
-    def of(self, node: ENode) -> list[Inner]:
+    def of(self, node: ENode) -> list[InnerPlace]:
         """The operators of a composite's body that others in it read, those that could be found."""
         if node.composite is None:
             return []
         body = node.composite.body
         classes: list[int | None] = list(node.children)
-        inner: list[Inner] = []
+        inner: list[InnerPlace] = []
         inside = {i for step in body.nodes for i in step.inputs}
         for step in body.nodes:
             made = range(len(classes), len(classes) + step.outputs)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.attributes import op_key, to_attrs
+from eqsat.schema.types import Attributes
 
 
 @dataclass

@@ -25,7 +25,7 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
-from eqsat.quantization.calibrate import Progress, is_float
+from eqsat.quantization.calibrate import CalibrationProgress, is_float
 from eqsat.quantization.calibration_data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.insert import with_taps
 from eqsat.quantization.scheme import Scheme
@@ -60,7 +60,7 @@ def measure_noise(
     data: DataSource | CalibrationData,
     *,
     limit: int | None = 4,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CalibrationProgress], None] | None = None,
 ) -> Noise:
     """Measure the noise of every tensor of a scheme.
 
@@ -100,7 +100,7 @@ def measure_noise(
                 noise[i] += [error_power(trace.value(changed, n), y) for n, y in zip(outputs, exact, strict=True)]
             done += 1
             if progress is not None:
-                progress(Progress("measure", done, None if limit is None else limit * len(measured)))
+                progress(CalibrationProgress("measure", done, None if limit is None else limit * len(measured)))
         count += 1
     return Noise(scheme, tuple(outputs), noise / np.where(signal > 0, signal, np.maximum(elements, 1)), count)
 

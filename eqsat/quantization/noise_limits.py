@@ -10,14 +10,14 @@ from eqsat.errors import QuantizationError
 from eqsat.schema.opset import did_you_mean
 
 BudgetValue = float | str | None
-Budget = BudgetValue | Mapping[str, BudgetValue]
+NoiseBudget = BudgetValue | Mapping[str, BudgetValue]
 """The least ratio of signal to quantization noise: dB as a number or as ``"30dB"``; None sets no limit. A mapping gives
 it by output name; outputs that it does not name have no limit."""
 
 _DECIBEL = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(?:dB)?\s*", re.IGNORECASE)
 
 
-def required_decibel(budget: Budget, outputs: Sequence[str]) -> dict[str, float]:
+def required_decibel(budget: NoiseBudget, outputs: Sequence[str]) -> dict[str, float]:
     """The least SQNR in dB of each output that has a limit.
 
     Args:

@@ -8,11 +8,11 @@ from typing import Literal
 
 from eqsat.errors import QuantizationError
 from eqsat.quantization.methods import ANY_METHOD, METHODS, Method
-from eqsat.quantization.noise_limits import Budget
+from eqsat.quantization.noise_limits import NoiseBudget
 from eqsat.schema.opset import did_you_mean
 
-Activation = Literal["uint8", "int8"]
-ACTIVATIONS: tuple[Activation, ...] = ("uint8", "int8")
+ActivationType = Literal["uint8", "int8"]
+ACTIVATIONS: tuple[ActivationType, ...] = ("uint8", "int8")
 Conversions = Literal["disabled", "enabled", "fully_integral"]
 CONVERSIONS: tuple[Conversions, ...] = ("disabled", "enabled", "fully_integral")
 
@@ -38,7 +38,7 @@ class Options:
 
     method: Method = "minmax"
     percentile: float = 99.99
-    activation: Activation = "uint8"
+    activation: ActivationType = "uint8"
     symmetric: bool = False
     per_channel: bool = True
     skip: Sequence[str] = ()
@@ -79,7 +79,7 @@ class QuantizationOptions:
         QuantizationError: An option has an invalid value.
     """
 
-    budget: Budget = None
+    budget: NoiseBudget = None
     integers: Options = field(default_factory=Options)
     auto: bool = False
     simulate: bool = False

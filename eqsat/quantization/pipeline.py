@@ -14,7 +14,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
-from eqsat.model.load import Source, load
+from eqsat.model.load import GivenModel, load
 from eqsat.model.read.given_sizes import split as split_dims
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
@@ -44,7 +44,7 @@ MOST_SAMPLES = 8
 
 
 def quantize(
-    source: Source,
+    source: GivenModel,
     calibration: DataSource,
     options: QuantizationOptions,
     search: SearchOptions,
@@ -59,7 +59,7 @@ def quantize(
 
 
 def _quantized(
-    source: Source,
+    source: GivenModel,
     calibration: DataSource,
     options: QuantizationOptions,
     search: SearchOptions,
@@ -120,7 +120,7 @@ def _quantized(
 
 
 def _with_provenance(
-    result: QuantizationResult, source: Source, model: ir.Model, loaded: LoadedInput | None
+    result: QuantizationResult, source: GivenModel, model: ir.Model, loaded: LoadedInput | None
 ) -> QuantizationResult:
     return replace(result, summary=replace(result.summary, made=provenance(source, model, loaded)))
 
@@ -141,10 +141,10 @@ def _affordable_samples(work: int, scheme: Scheme) -> int:
     return max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
 
 
-def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.Progress], None] | None]:
+def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.CalibrationProgress], None] | None]:
     """Turns a receiver of events into one of calibration progress."""
 
-    def of(stage: str) -> Callable[[calibrating.Progress], None] | None:
+    def of(stage: str) -> Callable[[calibrating.CalibrationProgress], None] | None:
         receiver = progress
         if receiver is None:
             return None

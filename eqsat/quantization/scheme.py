@@ -34,8 +34,8 @@ from eqsat.quantization.quantizer import (
 from eqsat.quantization.ranges import Range, constant_range
 from eqsat.schema import opset
 
-Kind = Literal["activation", "constant", "weight", "bias"]
-Edge = tuple[int, int]
+ScaledKind = Literal["activation", "constant", "weight", "bias"]
+OperandPlace = tuple[int, int]
 """An input of a node: position of the node in the graph, index of the input."""
 
 
@@ -54,9 +54,9 @@ class QuantizedTensor:
     """
 
     name: str
-    kind: Kind
+    kind: ScaledKind
     quantizer: Quantizer
-    readers: tuple[Edge, ...] | None
+    readers: tuple[OperandPlace, ...] | None
     follows: str | None = None
     integers: np.ndarray | None = None
 
@@ -119,7 +119,7 @@ class _Maker:
         self.written: dict[ir.Value, QuantizedTensor] = {}
         self.fused: set[ir.Value] = set()
         # Tensors that are quantized for some readers, in order of first use, with those readers.
-        self.found: dict[tuple, tuple[QuantizedTensor, list[Edge]]] = {}
+        self.found: dict[tuple, tuple[QuantizedTensor, list[OperandPlace]]] = {}
         self.unranged: dict[int, str] = {}
 
     def make(self) -> Scheme:
@@ -203,7 +203,7 @@ class _Maker:
         if value in self.fused or _is_dequantized(value):
             return None
         name = value.name or ""
-        kind: Kind = "constant" if name in self.constants else "activation"
+        kind: ScaledKind = "constant" if name in self.constants else "activation"
         return self.add(name, kind, self.activation(name), (i, k))
 
     def read_weight(
@@ -258,7 +258,7 @@ class _Maker:
         bounds = [v for v in node.inputs[1:] if v is not None and v.name]
         return outputs[0] if all(v.name in self.constants for v in bounds) else None
 
-    def add(self, name: str, kind: Kind, quantizer: Quantizer, edge: Edge) -> Quantizer:
+    def add(self, name: str, kind: ScaledKind, quantizer: Quantizer, edge: OperandPlace) -> Quantizer:
         key = (name, kind == "bias", quantizer.key)
         if key not in self.found:
             self.found[key] = (QuantizedTensor(name, kind, quantizer, ()), [])

@@ -13,7 +13,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.quantization.balance import balanced
-from eqsat.quantization.calibrate import Calibration, Progress
+from eqsat.quantization.calibrate import Calibration, CalibrationProgress
 from eqsat.quantization.calibration_data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
 from eqsat.quantization.methods import METHODS
@@ -36,7 +36,7 @@ def most_accurate(
     data: CalibrationData,
     *,
     limit: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CalibrationProgress], None] | None = None,
 ) -> Scheme:
     """The scheme, among those of all methods, whose simulation has the best SQNR at its worst output.
 
@@ -58,6 +58,6 @@ def most_accurate(
         if found is None or sqnr > best:
             best, found = sqnr, scheme
         if progress is not None:
-            progress(Progress("choose", done, len(METHODS)))
+            progress(CalibrationProgress("choose", done, len(METHODS)))
     assert found is not None
     return found

@@ -9,7 +9,7 @@ from typing import Literal
 
 from eqsat.report.summary import KernelRow, RegionRow, Summary
 
-Part = Literal["kernels", "launches", "dispatch", "copies"]
+PartKind = Literal["kernels", "launches", "dispatch", "copies"]
 NAMES = {"launches": "launches of kernels", "dispatch": "dispatch of regions", "copies": "copies between memories"}
 
 
@@ -29,7 +29,7 @@ class CostPart:
             was measured.
     """
 
-    part: Part
+    part: PartKind
     op: str
     target: str
     count: int

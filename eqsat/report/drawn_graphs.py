@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from eqsat import units
-from eqsat.report.graph_layout import Edge, GraphDrawing, Point, layered
+from eqsat.report.graph_layout import DrawnEdge, GraphDrawing, Point, layered
 from eqsat.report.graphs import Graph, GraphComparison, GraphNode
 from eqsat.text import name_of
 
@@ -112,7 +112,7 @@ def place(graph: Graph) -> tuple[GraphDrawing, list[tuple[float, float, float, f
     if not graph.regions:
         return layered(sizes, graph.edges), []
     region_of = {i: r for r, region in enumerate(graph.regions) for i in region.nodes}
-    inner_edges: list[list[Edge]] = [[] for _ in graph.regions]
+    inner_edges: list[list[DrawnEdge]] = [[] for _ in graph.regions]
     local = {i: k for region in graph.regions for k, i in enumerate(sorted(region.nodes))}
     for a, b in graph.edges:
         if a in region_of and region_of.get(b) == region_of[a]:
@@ -140,7 +140,7 @@ def place(graph: Graph) -> tuple[GraphDrawing, list[tuple[float, float, float, f
             centres.append((x + PAD + dx, y + PAD + HEAD + dy))
         else:
             centres.append(whole.centres[outer[i]])
-    routes: dict[Edge, list[Point]] = {}
+    routes: dict[DrawnEdge, list[Point]] = {}
     for a, b in graph.edges:
         if outer[a] == outer[b]:
             (x, y), found = corners[region_of[a]], inside[region_of[a]].routes.get((local[a], local[b]), [])

@@ -19,7 +19,7 @@ LONGEST_ROUTE = 40
 """Layers through which an edge is routed."""
 SWEEPS = 6
 
-Edge = tuple[int, int]
+DrawnEdge = tuple[int, int]
 Point = tuple[float, float]
 
 
@@ -28,12 +28,12 @@ class GraphDrawing:
     """A drawing: the centre of each node, the points between its ends of each edge, the extent from (0, 0)."""
 
     centres: list[Point]
-    routes: dict[Edge, list[Point]]
+    routes: dict[DrawnEdge, list[Point]]
     width: float
     height: float
 
 
-def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> GraphDrawing:
+def layered(sizes: Sequence[Point], edges: Sequence[DrawnEdge]) -> GraphDrawing:
     """Places nodes of some widths and heights.
 
     Args:
@@ -46,8 +46,8 @@ def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> GraphDrawing:
     count = max(layer) + 1
     widths = [w for w, _ in sizes]
     layers = list(layer)
-    links: list[Edge] = []
-    chains: dict[Edge, list[int]] = {}
+    links: list[DrawnEdge] = []
+    chains: dict[DrawnEdge, list[int]] = {}
     room = 6 * len(sizes) + 1000
     for a, b in edges:
         between = layer[b] - layer[a] - 1
@@ -83,7 +83,7 @@ def layered(sizes: Sequence[Point], edges: Sequence[Edge]) -> GraphDrawing:
     return GraphDrawing(centres, routes, right - left, max(0.0, y - GAP_Y))
 
 
-def _layers(count: int, edges: Sequence[Edge]) -> list[int]:
+def _layers(count: int, edges: Sequence[DrawnEdge]) -> list[int]:
     """Longest path from the top; what reads nothing stands right above its first reader."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]

@@ -8,7 +8,7 @@ from typing import Literal
 from eqsat.explain.origin import DerivationStep, FoldedConstant
 from eqsat.targets.work import Work
 
-Kind = Literal["input", "output", "operator", "composite"]
+NodeKind = Literal["input", "output", "operator", "composite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class GraphNode:
         constants: Those among its operands that the input does not contain.
     """
 
-    kind: Kind
+    kind: NodeKind
     name: str
     op: str
     target: str

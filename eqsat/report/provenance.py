@@ -19,7 +19,7 @@ from typing import Literal
 import onnx
 import onnx_ir as ir
 
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.read.sources import is_text
 from eqsat.rules.listing import short_place
 from eqsat.stages.load import LoadedInput
@@ -29,7 +29,7 @@ PACKAGES = ("egglog", "highspy", "numpy", "onnx", "onnx-ir", "onnxruntime")
 MOST_HASHED = 1 << 30
 """Bytes of a file that are hashed: larger ones take seconds."""
 
-Kind = Literal["model", "weights", "rules", "target"]
+SourceKind = Literal["model", "weights", "rules", "target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MadeFrom:
         sha256: In hexadecimal digits; empty for models in memory, streams and files of more than one gigabyte.
     """
 
-    kind: Kind
+    kind: SourceKind
     name: str
     bytes: int | None
     sha256: str
@@ -65,7 +65,7 @@ class Provenance:
     date: str = ""
 
 
-def provenance(source: Source, model: ir.Model, loaded: LoadedInput | None) -> Provenance:
+def provenance(source: GivenModel, model: ir.Model, loaded: LoadedInput | None) -> Provenance:
     """What a result was made from and with.
 
     Args:
@@ -80,7 +80,7 @@ def provenance(source: Source, model: ir.Model, loaded: LoadedInput | None) -> P
     return Provenance(tuple(files), _versions(), date=_date())
 
 
-def _source(source: Source) -> MadeFrom:
+def _source(source: GivenModel) -> MadeFrom:
     if isinstance(source, bytes):
         return MadeFrom("model", "bytes", len(source), hashlib.sha256(source).hexdigest())
     if isinstance(source, str) and is_text(source):
@@ -98,14 +98,14 @@ def _weights(model: ir.Model) -> Iterable[MadeFrom]:
     return [_file("weights", path) for path in sorted(paths)]
 
 
-def _definitions(kind: Kind, files: Iterable[str]) -> Iterable[MadeFrom]:
+def _definitions(kind: SourceKind, files: Iterable[str]) -> Iterable[MadeFrom]:
     for file in sorted(dict.fromkeys(files)):
         if Path(file).is_file():
             name = short_place(f"{file}:1:1").rsplit(":", 1)[0]
             yield _file(kind, Path(file), name if not Path(name).is_absolute() else Path(name).name)
 
 
-def _file(kind: Kind, path: Path, name: str = "") -> MadeFrom:
+def _file(kind: SourceKind, path: Path, name: str = "") -> MadeFrom:
     # What is not a regular file, as a pipe is, has been read already and cannot be read again.
     if not path.is_file():
         return MadeFrom(kind, name or path.name, None, "")

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from eqsat import units
 from eqsat.report.drawn_graphs import place, sizes_of
-from eqsat.report.graph_layout import Edge, GraphDrawing, Point
+from eqsat.report.graph_layout import DrawnEdge, GraphDrawing, Point
 from eqsat.report.graphs import Graph, GraphComparison, GraphNode
 from eqsat.report.summary import Summary
 from eqsat.text import name_of
@@ -101,7 +101,7 @@ def _graph(
     return "\n".join([*lines, "</g>"])
 
 
-def _edge(edge: Edge, placed: GraphDrawing, sizes: list[Point]) -> str:
+def _edge(edge: DrawnEdge, placed: GraphDrawing, sizes: list[Point]) -> str:
     (ax, ay), (bx, by) = (placed.centres[i] for i in edge)
     first, last = (ax, ay + sizes[edge[0]][1] / 2), (bx, by - sizes[edge[1]][1] / 2)
     route = placed.routes.get(edge, [])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from eqsat.errors import EqsatError
-from eqsat.rules.ast import Build, Match, Name, Template, operands
+from eqsat.rules.ast import Build, Match, Name, TemplateTerm, operands
 from eqsat.rules.callee import known
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
@@ -56,7 +56,7 @@ def remainder(op: OpKey, present: Sequence[bool]) -> Remainder | None:
     return None
 
 
-def check_presence(template: Template, clause: Clause, context: Context) -> None:
+def check_presence(template: TemplateTerm, clause: Clause, context: Context) -> None:
     """Checks a right side for one clause of the left side.
 
     Raises:
@@ -72,7 +72,7 @@ def check_presence(template: Template, clause: Clause, context: Context) -> None
         )
 
 
-def _is_present(template: Template, clause: Clause, context: Context) -> bool:
+def _is_present(template: TemplateTerm, clause: Clause, context: Context) -> bool:
     if isinstance(template, Name):
         return template.name not in clause.absent
     if not isinstance(template, Build):
@@ -111,6 +111,6 @@ def _missing(template: Build, what: str, name: str, context: Context) -> EqsatEr
     )
 
 
-def _absent_name(template: Template, clause: Clause) -> str:
+def _absent_name(template: TemplateTerm, clause: Clause) -> str:
     names = (part.name for part in walk(template, operands) if isinstance(part, Name))
     return next((name for name in names if name in clause.absent), "")

@@ -19,7 +19,7 @@ from eqsat.rules.literals import String as String
 from eqsat.rules.literals import Truth as Truth
 from eqsat.rules.literals import Wildcard as Wildcard
 from eqsat.rules.tree import Node, Place, Span, without_places
-from eqsat.schema.declared_operators import Operator
+from eqsat.schema.declared_operators import DeclaredOperator
 from eqsat.schema.types import Attrs, OpKey
 
 # ---- terms -------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Build(Node):
     """
 
     op: OpKey | str
-    args: tuple[Template | None, ...]
+    args: tuple[TemplateTerm | None, ...]
     attrs: tuple[tuple[str, Expr], ...]
     spread: tuple[str, ...]
     output: int
@@ -255,16 +255,16 @@ class Tensor(Node):
 
 Literal = Number | String | Truth
 Pattern = Name | Optional | Wildcard | Number | Rest | Match | Alternatives
-Template = Name | Number | Rest | Build | Tensor
+TemplateTerm = Name | Number | Rest | Build | Tensor
 Term = (
-    Literal | Pattern | Template | Spread | Parentheses | Keyword | AttrBind | Bind | Apply | Index | Slice | Member
+    Literal | Pattern | TemplateTerm | Spread | Parentheses | Keyword | AttrBind | Bind | Apply | Index | Slice | Member
     | Unary | Binary | Compare | Conditional | Sequence | Comprehension
 )  # fmt: skip
 Expr = Term
 """One whose names are resolved and whose macros are expanded; all applications are of functions then."""
 
 
-def operands(node: Pattern | Template) -> tuple[Pattern | Template | None, ...]:
+def operands(node: Pattern | TemplateTerm) -> tuple[Pattern | TemplateTerm | None, ...]:
     """The patterns or templates that one is made of, without the expressions of its attributes."""
     if isinstance(node, Match | Build):
         return node.args
@@ -309,12 +309,12 @@ class Rule(Node):
     name: str
     numerics: Numerics
     left: tuple[Match | Alternatives, ...]
-    right: tuple[Template, ...]
+    right: tuple[TemplateTerm, ...]
     where: tuple[Condition, ...]
     place: Place
     doc: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
-    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
+    operators: tuple[DeclaredOperator, ...] = field(default=(), compare=False, repr=False)
 
 
 class Written(Node):
@@ -425,7 +425,7 @@ class Target(Node):
     rules: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     region_call: str = ""
-    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
+    operators: tuple[DeclaredOperator, ...] = field(default=(), compare=False, repr=False)
 
 
 class RuleFile(Node):
@@ -435,4 +435,4 @@ class RuleFile(Node):
     rules: tuple[Rule, ...] = ()
     targets: tuple[Target, ...] = ()
     egg: str | None = None
-    operators: tuple[Operator, ...] = ()
+    operators: tuple[DeclaredOperator, ...] = ()

@@ -38,7 +38,7 @@ class Builder:
     templates: TemplateBuilder
 
     @classmethod
-    def over(cls, frame: Frame, sources: Sources, clauses: Sequence[s.Clause] = ()) -> Builder:
+    def over(cls, frame: Frame, sources: Sources, clauses: Sequence[s.ParsedClause] = ()) -> Builder:
         """A builder in whose scope the ``let``s among the clauses are defined."""
         context = Context(sources)
         for inner in define(s.those(clauses, s.Let), frame, sources, local=True):
@@ -113,11 +113,11 @@ class Builder:
         absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
         return ast.Condition(ast.Binary("or", absent, same, place, place), None, place)
 
-    def conditions(self, clauses: Sequence[s.Clause]) -> list[ast.Condition]:
+    def conditions(self, clauses: Sequence[s.ParsedClause]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses of a rule or composite, which the e-graph answers."""
         return [part for c in self.plain_conditions(clauses) for part in split_constness(c, self.context)]
 
-    def plain_conditions(self, clauses: Sequence[s.Clause]) -> list[ast.Condition]:
+    def plain_conditions(self, clauses: Sequence[s.ParsedClause]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses, as they stand."""
         self.templates.in_condition = True
         found = [

@@ -11,7 +11,7 @@ from eqsat.rules.callee import CalledFunction, find_callee, known
 from eqsat.rules.check_kinds import check_attribute, check_comparison, expect
 from eqsat.rules.constness import forbid_constness
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
-from eqsat.rules.kinds import ATTRIBUTE_KINDS, FACTS, PLAIN, Kind
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, FACTS, PLAIN, ValueKind
 from eqsat.rules.scope import Closure, Context, Frame, Local, ScopedLet
 from eqsat.rules.signatures import Signature
 from eqsat.schema.opset import did_you_mean
@@ -31,7 +31,7 @@ class ExpressionBuilder:
     context: Context
     asked: Asked
 
-    def build(self, term: ast.Term, frame: Frame, wanted: Sequence[Kind] = ()) -> ast.Expr:
+    def build(self, term: ast.Term, frame: Frame, wanted: Sequence[ValueKind] = ()) -> ast.Expr:
         """The expression of a term.
 
         Args:
@@ -67,11 +67,11 @@ class ExpressionBuilder:
             check_attribute(name, found, expr, kind, term, self.context)
         return expr
 
-    def expect(self, kind: Kind, wanted: Sequence[Kind], term: ast.Term) -> None:
+    def expect(self, kind: ValueKind, wanted: Sequence[ValueKind], term: ast.Term) -> None:
         """Raises: RuleError: The kind is not among those wanted."""
         expect(kind, wanted, term.place, self.context)
 
-    def typed(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def typed(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         """The expression of a term and its kind."""
         match term:
             case ast.Number():
@@ -119,7 +119,7 @@ class ExpressionBuilder:
                 )
 
     # -- names and members
-    def _name(self, term: ast.Name, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _name(self, term: ast.Name, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         entry = frame.lookup(term.name)
         if isinstance(entry, Local):
             return ast.Name(entry.name, term.place), entry.kind
@@ -133,7 +133,7 @@ class ExpressionBuilder:
                 return self.typed(entry.let.body, entry.frame)
         return self._bound(term.name, term.place, entry)
 
-    def _bound(self, name: str, place: ast.Place, entry: object = None) -> tuple[ast.Expr, Kind]:
+    def _bound(self, name: str, place: ast.Place, entry: object = None) -> tuple[ast.Expr, ValueKind]:
         context = self.context
         if name == "_":
             raise context.error(place, "a name is required", actual="`_`, which binds nothing")
@@ -144,7 +144,12 @@ class ExpressionBuilder:
                 raise context.error(
                     place, "a value is required", actual=f"`{name}`, an operator, which can only be built"
                 )
-            kinds: dict[str, Kind] = {"tensor": "tensor", "rest": "tensors", "node": "node", "attribute": bound.value}
+            kinds: dict[str, ValueKind] = {
+                "tensor": "tensor",
+                "rest": "tensors",
+                "node": "node",
+                "attribute": bound.value,
+            }
             return ast.Name(name, place), kinds[bound.kind]
         if name in context.symbols:
             return ast.Name(name, place), "number"
@@ -157,7 +162,7 @@ class ExpressionBuilder:
             hint = f"`{name}` is a macro: give it its {len(entry.let.parameters or ())} arguments"
         raise context.unbound(name, place, hint)
 
-    def _member(self, term: ast.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _member(self, term: ast.Member, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         of, kind = self._tensor(term.of, frame)
         if term.name == "is_present" and isinstance(of, ast.Name | ast.Member):
             return ast.Member(of, term.name, term.place), "truth"
@@ -176,7 +181,7 @@ class ExpressionBuilder:
             raise self.context.error(term.place, f"a tensor has no `{term.name}`", hint=hint)
         return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
 
-    def _tensor(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _tensor(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         """The owner of a member: a name, also of a ``let`` or parameter that is an operator."""
         if isinstance(term, ast.Name):
             entry = frame.lookup(term.name)
@@ -191,12 +196,12 @@ class ExpressionBuilder:
                     return self._tensor(entry.term, entry.frame)
         return self.typed(term, frame)
 
-    def _attribute(self, node: str, term: ast.Member) -> Kind:
+    def _attribute(self, node: str, term: ast.Member) -> ValueKind:
         """The kind of a node's attribute."""
         ops = self.context.bindings[node].ops
         if not ops:
             return "any"
-        kinds: set[Kind] = set()
+        kinds: set[ValueKind] = set()
         for op in ops:
             attributes = known(op).attributes
             if term.name in attributes:
@@ -211,14 +216,14 @@ class ExpressionBuilder:
             )
         return kinds.pop() if len(kinds) == 1 else "any"
 
-    def _index(self, term: ast.Index, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _index(self, term: ast.Index, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         of, kind = self.typed(term.of, frame)
         self.expect(kind, ("list", "value", "tensors"), term.of)
         index = self.build(term.index, frame, ("number",))
         return ast.Index(of, index, term.place), _kind_of_items(of, kind)
 
     # -- operators
-    def _unary(self, term: ast.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _unary(self, term: ast.Unary, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         if term.op == "not":
             return ast.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
         operand, kind = self.typed(term.operand, frame)
@@ -227,7 +232,7 @@ class ExpressionBuilder:
             return ast.negated(operand, term.place), "number"
         return ast.Unary("-", operand, term.place), kind
 
-    def _binary(self, term: ast.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _binary(self, term: ast.Binary, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         if term.op in ("and", "or"):
             left, right = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
             return ast.Binary(term.op, left, right, term.place, term.sign), "truth"
@@ -235,7 +240,7 @@ class ExpressionBuilder:
             raise self.context.error(term.sign, "an expression is required", actual="`@`, a product of tensors")
         left, a = self.typed(term.left, frame)
         right, b = self.typed(term.right, frame)
-        lists: tuple[Kind, ...] = ("list",) if term.op in ("+", "*") else ()
+        lists: tuple[ValueKind, ...] = ("list",) if term.op in ("+", "*") else ()
         self.expect(a, ("number", "value", *lists), term.left)
         self.expect(b, ("number", "value", *lists), term.right)
         fits = {a, b} <= {"number", "value", "any"} or "value" in (a, b) or "any" in (a, b)
@@ -243,10 +248,10 @@ class ExpressionBuilder:
             raise self.context.error(
                 term.sign, f"`{term.op}` must have operands that fit", actual=f"{PLAIN[a]} and {PLAIN[b]}"
             )
-        kind: Kind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
+        kind: ValueKind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
         return ast.Binary(term.op, left, right, term.place, term.sign), kind
 
-    def _compare(self, term: ast.Compare, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _compare(self, term: ast.Compare, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         first, before = self.typed(term.first, frame)
         self.expect(before, (), term.first)
         rest = []
@@ -255,7 +260,9 @@ class ExpressionBuilder:
             expr, kind = self.typed(operand, frame)
             self.expect(kind, (), operand)
             if op in ("in", "not in"):
-                collections: tuple[Kind, ...] = ("list", "value", "text") if before == "text" else ("list", "value")
+                collections: tuple[ValueKind, ...] = (
+                    ("list", "value", "text") if before == "text" else ("list", "value")
+                )
                 self.expect(kind, collections, operand)
             else:
                 check_comparison(op, (before, previous.place), (kind, operand.place), self.context)
@@ -263,7 +270,7 @@ class ExpressionBuilder:
             before, previous = kind, operand
         return ast.Compare(first, tuple(rest), term.place), "truth"
 
-    def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, ScopedLet):
             with self.context.called(callee, term, frame) as (body, inner):
@@ -296,7 +303,7 @@ class ExpressionBuilder:
         result = function.result or kinds[0]
         return ast.Apply(ast.Name(callee.name, term.callee.place), tuple(args), term.place), result
 
-    def _comprehension(self, term: ast.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _comprehension(self, term: ast.Comprehension, frame: Frame) -> tuple[ast.Expr, ValueKind]:
         source, kind = self.typed(term.source, frame)
         self.expect(kind, ("list", "value", "tensors"), term.source)
         # The variable must not hide a name of the rule that a macro's argument brings inside.
@@ -309,7 +316,7 @@ class ExpressionBuilder:
         return ast.Comprehension(item, name, source, condition, term.place), "list"
 
 
-def _kind_of_items(listed: ast.Expr, kind: Kind) -> Kind:
+def _kind_of_items(listed: ast.Expr, kind: ValueKind) -> ValueKind:
     if isinstance(listed, ast.Member) and listed.name == "shape":
         return "number"
     return "value" if kind == "value" else "tensor" if kind == "tensors" else "any"

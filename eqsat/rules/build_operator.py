@@ -22,7 +22,7 @@ from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.evaluation import Unknown, evaluate
-from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, ValueKind
 from eqsat.rules.operator_body import TemplateBody
 from eqsat.rules.scope import Context, Frame, PatternBinding
 from eqsat.rules.source import Source, Sources
@@ -240,7 +240,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _templates(body: ast.Term, signature: Declared, frame: Frame, sources: Sources) -> tuple[ast.Template, ...]:
+def _templates(body: ast.Term, signature: Declared, frame: Frame, sources: Sources) -> tuple[ast.TemplateTerm, ...]:
     context = Context(sources)
     for name in signature.inputs:
         context.bindings[name] = PatternBinding("tensor", body.place)
@@ -271,7 +271,7 @@ def _templates(body: ast.Term, signature: Declared, frame: Frame, sources: Sourc
     return templates
 
 
-def _kinds(attributes: Attrs) -> dict[str, Kind]:
+def _kinds(attributes: Attrs) -> dict[str, ValueKind]:
     """Kind of each attribute for expressions."""
     kinds = declared_kinds(Declared(OpKey("", ""), (), attributes))
     return {name: ATTRIBUTE_KINDS.get(kinds[name].name, "any") if name in kinds else "list" for name, _ in attributes}

@@ -20,7 +20,7 @@ from eqsat.rules.callee import (
 )
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
-from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, ValueKind
 from eqsat.rules.operator_arguments import Arguments, output_index, read_arguments
 from eqsat.rules.scope import Closure, Context, Frame, PatternBinding, ScopedLet
 from eqsat.rules.signatures import Signature
@@ -313,7 +313,7 @@ class PatternBuilder:
         if isinstance(term, ast.Name) and term.name not in DTYPES:
             if term.name == "_":
                 return None
-            kinds: set[Kind] = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
+            kinds: set[ValueKind] = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
             context.bind(
                 term.name, PatternBinding("attribute", term.place, value=kinds.pop() if len(kinds) == 1 else "any")
             )

@@ -77,10 +77,10 @@ def _direction(
     )
 
 
-def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[ast.Template]:
+def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[ast.TemplateTerm]:
     """Templates in the order of the left side's roots."""
     context, templates = builder.context, builder.templates
-    found: dict[str, ast.Template] = {}
+    found: dict[str, ast.TemplateTerm] = {}
     for root in one_by_one(roots, context):
         if root.target is None:
             if len(roots) > 1 or len(names) > 1:

@@ -186,7 +186,7 @@ def _check_families(declaration: s.Target, families: Sequence[ast.FamilyEntry], 
             )
 
 
-def _named_family(clauses: Sequence[s.Clause]) -> str:
+def _named_family(clauses: Sequence[s.ParsedClause]) -> str:
     return next((clause.name for clause in s.those(clauses, s.By)), "")
 
 
@@ -344,7 +344,9 @@ def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> 
             context.bindings[parameter.name] = PatternBinding("rest" if parameter.variadic else "tensor", place)
 
 
-def _cost(clauses: Sequence[s.Clause], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
+def _cost(
+    clauses: Sequence[s.ParsedClause], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS
+) -> ast.Expr | None:
     costs = s.those(clauses, s.Cost)
     if not costs:
         return None
@@ -358,7 +360,7 @@ def _cost(clauses: Sequence[s.Clause], builder: Builder, symbols: tuple[str, ...
     return expr
 
 
-def _call(clauses: Sequence[s.Clause], sources: Sources) -> s.Call | None:
+def _call(clauses: Sequence[s.ParsedClause], sources: Sources) -> s.Call | None:
     calls = s.those(clauses, s.Call)
     if len(calls) > 1:
         raise sources.error(

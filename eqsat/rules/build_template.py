@@ -40,17 +40,17 @@ class TemplateBuilder:
 
     context: Context
     expressions: ExpressionBuilder = field(init=False)
-    _memo: dict[ScopedLet, ast.Template] = field(default_factory=dict)
+    _memo: dict[ScopedLet, ast.TemplateTerm] = field(default_factory=dict)
     _names: dict[ScopedLet | Closure, str] = field(default_factory=dict)
     _asked: dict[str, ast.Place] = field(default_factory=dict)
-    _sizes: dict[int, tuple[ast.Template, int]] = field(default_factory=dict)
+    _sizes: dict[int, tuple[ast.TemplateTerm, int]] = field(default_factory=dict)
     in_condition: bool = False
     """Conditions are answered before anything is built, so that they cannot ask about it."""
 
     def __post_init__(self) -> None:
         self.expressions = ExpressionBuilder(self.context, self._ask)
 
-    def build(self, term: ast.Term, frame: Frame) -> ast.Template:
+    def build(self, term: ast.Term, frame: Frame) -> ast.TemplateTerm:
         """The template of a term.
 
         Raises:
@@ -80,7 +80,7 @@ class TemplateBuilder:
         built = {t.name for t, _ in self._sizes.values() if isinstance(t, ast.Build) and t.name is not None}
         return next(((n, p) for n, p in self._asked.items() if n not in built), None)
 
-    def finish(self, template: ast.Template) -> ast.Template:
+    def finish(self, template: ast.TemplateTerm) -> ast.TemplateTerm:
         """The template without the names that nothing asks for."""
         if not isinstance(template, ast.Build):
             return template
@@ -94,7 +94,7 @@ class TemplateBuilder:
         )
 
     # -- names
-    def _name(self, term: ast.Name, frame: Frame) -> ast.Template:
+    def _name(self, term: ast.Name, frame: Frame) -> ast.TemplateTerm:
         context = self.context
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
@@ -110,7 +110,7 @@ class TemplateBuilder:
             return self._memo[entry]
         return self._variable(term.name, term.place)
 
-    def _variable(self, name: str, place: ast.Place) -> ast.Template:
+    def _variable(self, name: str, place: ast.Place) -> ast.TemplateTerm:
         context = self.context
         if name == "_":
             raise context.error(place, "a name is required", actual="`_`, which binds nothing")
@@ -126,7 +126,7 @@ class TemplateBuilder:
         context.referenced.add(name)
         return ast.Name(name, place)
 
-    def _named(self, template: ast.Template, entry: ScopedLet | Closure) -> ast.Template:
+    def _named(self, template: ast.TemplateTerm, entry: ScopedLet | Closure) -> ast.TemplateTerm:
         """Gives an operator the name under which expressions may ask for its type."""
         if not isinstance(template, ast.Build) or template.name is not None:
             if isinstance(template, ast.Build) and template.name is not None:
@@ -175,7 +175,7 @@ class TemplateBuilder:
         return name
 
     # -- operators
-    def _apply(self, term: ast.Apply, frame: Frame) -> ast.Template:
+    def _apply(self, term: ast.Apply, frame: Frame) -> ast.TemplateTerm:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, ScopedLet):
             with self.context.called(callee, term, frame) as (body, inner):
@@ -195,7 +195,7 @@ class TemplateBuilder:
             )
         return self._build(callee.ops[0], callee.ops, term, frame)
 
-    def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: ast.Apply, frame: Frame) -> ast.Template:
+    def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: ast.Apply, frame: Frame) -> ast.TemplateTerm:
         context = self.context
         signatures = [known(o) for o in ops]
         given = read_arguments(term, signatures, context)
@@ -214,7 +214,7 @@ class TemplateBuilder:
                     term.place, f"`{found.op}` needs its attribute `{name}` to be built", hint=f"write `{name}=...`"
                 )
 
-    def _operand(self, term: ast.Term | None, frame: Frame) -> ast.Template | None:
+    def _operand(self, term: ast.Term | None, frame: Frame) -> ast.TemplateTerm | None:
         rest = None if term is None else as_rest(term)
         if rest is None:
             return None if term is None else self.build(term, frame)
@@ -254,14 +254,14 @@ class TemplateBuilder:
                 raise self.context.unbound(term.name, term.place)
         return self.expressions.attribute(arg.name, signatures, arg.value, frame)
 
-    def _binary(self, term: ast.Binary, frame: Frame) -> ast.Template:
+    def _binary(self, term: ast.Binary, frame: Frame) -> ast.TemplateTerm:
         op = operator_of_sign(term, self.context)
         return self._operator(op, (self.build(term.left, frame), self.build(term.right, frame)), term.place)
 
-    def _operator(self, op: OpKey, args: tuple[ast.Template, ...], place: ast.Place) -> ast.Build:
+    def _operator(self, op: OpKey, args: tuple[ast.TemplateTerm, ...], place: ast.Place) -> ast.Build:
         return self._sized(ast.Build(op, args, (), (), 0, place))
 
-    def _index(self, term: ast.Index, frame: Frame) -> ast.Template:
+    def _index(self, term: ast.Index, frame: Frame) -> ast.TemplateTerm:
         built = self.build(term.of, frame)
         if not isinstance(built, ast.Build):
             hint = "its other outputs are matched on the left: `Split(x)[1]`" if isinstance(built, ast.Name) else ""
@@ -273,7 +273,7 @@ class TemplateBuilder:
         return built if output == built.output else self._sized(replace(built, output=output, name=None))
 
     # -- constants
-    def _constant(self, term: ast.Term, frame: Frame) -> ast.Template:
+    def _constant(self, term: ast.Term, frame: Frame) -> ast.TemplateTerm:
         if isinstance(term, ast.Unary) and term.op == "-" and isinstance(term.operand, ast.Number):
             return ast.negated(term.operand, term.place)
         if isinstance(term, ast.Number):
@@ -283,7 +283,7 @@ class TemplateBuilder:
             return replace(expr, place=term.place)
         return ast.Tensor(expr, None, term.place)
 
-    def _tensor(self, term: ast.Apply, frame: Frame) -> ast.Template:
+    def _tensor(self, term: ast.Apply, frame: Frame) -> ast.TemplateTerm:
         """``tensor(value, dtype)``."""
         if not 1 <= len(term.args) <= 2 or any(isinstance(a, ast.Keyword | ast.Spread | ast.Rest) for a in term.args):
             raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")

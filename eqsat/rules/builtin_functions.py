@@ -12,14 +12,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules.arithmetic import LONGEST, as_number, check_size, equal, items, truth
-from eqsat.rules.kinds import Kind
+from eqsat.rules.kinds import ValueKind
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.schema.dtypes import limits
 from eqsat.schema.size import Size
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.types import bits
 
-_Kinds = tuple[tuple[Kind, ...], ...]
+_Kinds = tuple[tuple[ValueKind, ...], ...]
 _COLLECTION: _Kinds = (("list", "value"),)
 _LISTS: _Kinds = (("list", "value", "tensors"),)
 _ITEMS: _Kinds = (("list", "value", "number"),)
@@ -40,7 +40,7 @@ class Builtin:
 
     call: Callable[..., Any]
     kinds: _Kinds
-    result: Kind | None
+    result: ValueKind | None
     least: int = 1
     most: int | None = 1
     doc: str = ""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
-from eqsat.rules.kinds import PLAIN, TENSORS, Kind
+from eqsat.rules.kinds import PLAIN, TENSORS, ValueKind
 from eqsat.rules.scope import Context
 from eqsat.rules.signatures import Signature
 
-_FITS: dict[str, tuple[Kind, ...]] = {
+_FITS: dict[str, tuple[ValueKind, ...]] = {
     "INT": ("number", "type", "value", "truth"),
     "FLOAT": ("number", "value"),
     "STRING": ("text",),
@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 
-def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -> None:
+def expect(kind: ValueKind, wanted: Sequence[ValueKind], place: Place, context: Context) -> None:
     """Checks a kind.
 
     Args:
@@ -59,7 +59,7 @@ def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -
         raise context.error(place, f"{words} is required", actual=PLAIN[kind], hint=hint)
 
 
-def check_comparison(op: str, left: tuple[Kind, Place], right: tuple[Kind, Place], context: Context) -> None:
+def check_comparison(op: str, left: tuple[ValueKind, Place], right: tuple[ValueKind, Place], context: Context) -> None:
     """Checks the two sides, each a kind and its place, of ``==`` or an order.
 
     Raises:
@@ -72,12 +72,14 @@ def check_comparison(op: str, left: tuple[Kind, Place], right: tuple[Kind, Place
         if not fits or {a, b} == {"value", "type"}:
             raise context.error(right[1], f"{PLAIN[a]} is required to compare with", actual=PLAIN[b])
         return
-    wanted: tuple[Kind, ...] = ("number", "value", "list") if "value" in (a, b) else ("number", "value")
+    wanted: tuple[ValueKind, ...] = ("number", "value", "list") if "value" in (a, b) else ("number", "value")
     for kind, place in (left, right):
         expect(kind, wanted, place, context)
 
 
-def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, term: ast.Term, context: Context) -> None:
+def check_attribute(
+    name: str, found: Signature, expr: ast.Expr, kind: ValueKind, term: ast.Term, context: Context
+) -> None:
     """Checks the kind of a value, and the value itself where it is written out.
 
     Raises:

@@ -132,7 +132,7 @@ class Definition(Node):
     word: str
     name: str
     numerics: Numerics
-    clauses: tuple[Clause, ...]
+    clauses: tuple[ParsedClause, ...]
     place: Place
     span: Span
 
@@ -164,18 +164,18 @@ class Operator(Node):
     span: Span
 
 
-Clause = Let | Side | By | Where | Cost | Call | Annotate | Written
+ParsedClause = Let | Side | By | Where | Cost | Call | Annotate | Written
 Item = Setting | Text | RegionCall | Entry | Let | Definition
-Declaration = Definition | Target | Operator | Let
+ParsedDeclaration = Definition | Target | Operator | Let
 
 
 class File(Node):
-    declarations: tuple[Declaration, ...]
+    declarations: tuple[ParsedDeclaration, ...]
 
 
-_Clause = TypeVar("_Clause", bound=Clause)
+_Clause = TypeVar("_Clause", bound=ParsedClause)
 
 
-def those(clauses: Iterable[Clause], kind: type[_Clause]) -> list[_Clause]:
+def those(clauses: Iterable[ParsedClause], kind: type[_Clause]) -> list[_Clause]:
     """The clauses of one kind, in their order."""
     return [clause for clause in clauses if isinstance(clause, kind)]

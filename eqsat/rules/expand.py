@@ -14,7 +14,7 @@ from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.ops.properties import is_commutative
-from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Rest, Template, Wildcard, operands
+from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Rest, TemplateTerm, Wildcard, operands
 from eqsat.rules.tree import walk, without_places
 from eqsat.schema.types import OpKey
 
@@ -251,7 +251,7 @@ def _names(*roots: Pattern) -> set[str]:
     return {name for name in found if name is not None}
 
 
-def extent(pattern: Pattern | Template | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
+def extent(pattern: Pattern | TemplateTerm | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
     """The number of operators of a pattern and its depth, with every ``let`` written out.
 
     A ``let`` that is used twice is one object, so that this takes no longer than the text; a walk over all operators

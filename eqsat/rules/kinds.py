@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-Kind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
+ValueKind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
 """Kind of an expression. ``value`` is the contents of a tensor: a number or an array. ``any`` is not known."""
 
-FACTS: dict[str, Kind] = {
+FACTS: dict[str, ValueKind] = {
     "shape": "list",
     "rank": "number",
     "dtype": "type",
@@ -24,7 +24,7 @@ FACTS: dict[str, Kind] = {
     "bound": "number",
 }
 """Members of a tensor and the kinds of their values."""
-ATTRIBUTE_KINDS: dict[str, Kind] = {
+ATTRIBUTE_KINDS: dict[str, ValueKind] = {
     "INT": "number",
     "FLOAT": "number",
     "STRING": "text",
@@ -33,7 +33,7 @@ ATTRIBUTE_KINDS: dict[str, Kind] = {
     "STRINGS": "list",
 }
 """Kind of an attribute's value by what ONNX calls its type; any other is opaque."""
-PLAIN: dict[Kind, str] = {
+PLAIN: dict[ValueKind, str] = {
     "number": "a number",
     "text": "a string",
     "truth": "true or false",
@@ -45,4 +45,4 @@ PLAIN: dict[Kind, str] = {
     "node": "a node",
     "any": "something unknown",
 }
-TENSORS: tuple[Kind, ...] = ("tensor", "tensors", "node")
+TENSORS: tuple[ValueKind, ...] = ("tensor", "tensors", "node")

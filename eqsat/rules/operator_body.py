@@ -42,7 +42,7 @@ class TemplateBody:
         results: What the operator returns.
     """
 
-    def __init__(self, inputs: tuple[str, ...], results: tuple[ast.Template, ...]) -> None:
+    def __init__(self, inputs: tuple[str, ...], results: tuple[ast.TemplateTerm, ...]) -> None:
         self.inputs = inputs
         self.results = results
         self._said = (inputs, without_places(results))
@@ -103,7 +103,7 @@ class _Writer:
         )
         return Body(len(self.inputs), tuple(nodes), tuple(map(number, results)))
 
-    def value(self, template: ast.Template) -> _Value:
+    def value(self, template: ast.TemplateTerm) -> _Value:
         """The value of a template that contains an operand."""
         if isinstance(template, ast.Name):
             return self.inputs.index(template.name)

@@ -36,7 +36,7 @@ class PrintedPiece:
     item: bool = False
 
 
-def print_declaration(declaration: s.Declaration) -> Iterator[PrintedPiece]:
+def print_declaration(declaration: s.ParsedDeclaration) -> Iterator[PrintedPiece]:
     """The clauses of a declaration."""
     match declaration:
         case s.Let():
@@ -204,7 +204,7 @@ def _item(item: s.Item) -> Iterator[PrintedPiece]:
             yield from _definition(item, INDENT)
 
 
-def _clause(clause: s.Clause, indent: int) -> Iterator[PrintedPiece]:
+def _clause(clause: s.ParsedClause, indent: int) -> Iterator[PrintedPiece]:
     match clause:
         case s.Let():
             yield _let(clause, indent)

@@ -21,7 +21,7 @@ from eqsat.bounds import without_collection
 from eqsat.errors import EqsatError, RuleError, TargetError
 from eqsat.rules import ast, rules_cache
 from eqsat.rules.location import PRELUDE, rules_dir
-from eqsat.schema.declared_operators import Function, Operator, declared, declared_here
+from eqsat.schema.declared_operators import DeclaredOperator, Function, declared, declared_here
 
 if TYPE_CHECKING:
     from eqsat.rules.reading import DeclaredNames, Reading
@@ -103,7 +103,7 @@ def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = Fa
     return list({(error.place, error.requirement): error for error in found}.values())
 
 
-def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[Operator, ...]:
+def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[DeclaredOperator, ...]:
     """The operators that rule and target files declare, before anything else in them is read.
 
     A pipe can be read once only, and is left to :func:`read_files`.
@@ -129,14 +129,14 @@ def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 
 @lru_cache(maxsize=64)
 def _read_once(
-    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
+    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[DeclaredOperator, ...]
 ) -> list[ast.RuleFile]:
     texts = _texts([path for path, _ in stamped], targets=targets)
     with without_collection():
         return _read_or_found(texts, known)
 
 
-def _read_or_found(texts: Sequence[_Text], known: tuple[Operator, ...]) -> list[ast.RuleFile]:
+def _read_or_found(texts: Sequence[_Text], known: tuple[DeclaredOperator, ...]) -> list[ast.RuleFile]:
     if known or any(_DECLARATION.search(text.content) for text in texts):
         return _read_texts(texts)  # Operators are functions of this process.
     key = _key(texts)
@@ -164,8 +164,8 @@ def _key(texts: Sequence[_Text]) -> str:
 
 @lru_cache(maxsize=64)
 def _read_operators_once(
-    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
-) -> tuple[Operator, ...]:
+    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[DeclaredOperator, ...]
+) -> tuple[DeclaredOperator, ...]:
     texts = (_Text.of(path, is_target=targets or path.suffix == ".target") for path, _ in stamped)
     return tuple(operator for text in texts for operator in _operators(text))
 

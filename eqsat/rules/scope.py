@@ -16,7 +16,7 @@ from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.ast import Place
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES, dtype_hint
-from eqsat.rules.kinds import Kind
+from eqsat.rules.kinds import ValueKind
 from eqsat.rules.signatures import signature
 from eqsat.rules.source import Sources
 from eqsat.rules.tree import DEEPEST
@@ -63,10 +63,10 @@ class Local:
     """A comprehension variable: its name in the result and its kind."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
 
 
-Entry = ScopedLet | Closure | Local
+ScopeEntry = ScopedLet | Closure | Local
 
 
 @dataclass(eq=False)
@@ -74,10 +74,10 @@ class Frame:
     """A chain of definitions, innermost first."""
 
     name: str = ""
-    entry: Entry | None = None
+    entry: ScopeEntry | None = None
     parent: Frame | None = None
 
-    def lookup(self, name: str) -> Entry | None:
+    def lookup(self, name: str) -> ScopeEntry | None:
         frame: Frame | None = self
         while frame is not None:
             if frame.name == name:
@@ -85,7 +85,7 @@ class Frame:
             frame = frame.parent
         return None
 
-    def define(self, name: str, entry: Entry) -> Frame:
+    def define(self, name: str, entry: ScopeEntry) -> Frame:
         return Frame(name, entry, self)
 
     def names(self) -> Iterator[str]:
@@ -118,7 +118,7 @@ class PatternBinding:
     kind: BindingKind
     place: Place
     ops: tuple[OpKey, ...] = ()
-    value: Kind = "any"
+    value: ValueKind = "any"
 
 
 def _has(ops: Iterable[OpKey], attribute: str) -> bool:

@@ -13,7 +13,7 @@ from onnx import defs
 
 import eqsat.ops.own_operators  # noqa: F401
 from eqsat.schema import opset
-from eqsat.schema.declared_operators import Dtypes, Operator, find_declared, functions, result_count
+from eqsat.schema.declared_operators import DeclaredOperator, Dtypes, find_declared, functions, result_count
 from eqsat.schema.types import OpKey
 
 _Option = defs.OpSchema.FormalParameterOption
@@ -114,7 +114,7 @@ def _parameter(formal: defs.OpSchema.FormalParameter) -> Parameter:
 
 
 @lru_cache(maxsize=1024)
-def _of_declared(operator: Operator) -> Signature:
+def _of_declared(operator: DeclaredOperator) -> Signature:
     kinds = {name: _kind_of(value) for name, value in operator.attributes}
     dtypes = operator.dtypes or (frozenset(),) * len(operator.inputs)
     operands = tuple(

@@ -37,7 +37,7 @@ class _Type:
     parent: _Type | None = None
 
 
-def check_types(clause: Clause, right: Sequence[ast.Template], context: Context) -> None:
+def check_types(clause: Clause, right: Sequence[ast.TemplateTerm], context: Context) -> None:
     """Checks one clause of a rule; ``right`` is empty for a composite.
 
     Raises:
@@ -73,7 +73,7 @@ def impossible(clauses: Sequence[Clause], conditions: Sequence[ast.Expr]) -> tup
 
 
 def possible_types(
-    clause: Clause, right: Sequence[ast.Template], conditions: Sequence[ast.Expr]
+    clause: Clause, right: Sequence[ast.TemplateTerm], conditions: Sequence[ast.Expr]
 ) -> list[tuple[frozenset[str], frozenset[str]]] | None:
     """The element types that the names of one clause may have where a rule applies.
 
@@ -231,7 +231,7 @@ class _Checker:
             raise _Impossible(name.place, f"`{name.name}` is never {_listed(asked)}, only {_listed(allowed)}")
         self.unify(given, other, name.place, f"`{name.name}`")
 
-    def template(self, template: ast.Template | None) -> _Type | None:
+    def template(self, template: ast.TemplateTerm | None) -> _Type | None:
         match template:
             case ast.Name():
                 return None if template.name in self.clause.absent else self._named(template.name, template.place)

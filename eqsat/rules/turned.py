@@ -29,7 +29,7 @@ from eqsat.rules.ast import (
     Rest,
     Rule,
     Target,
-    Template,
+    TemplateTerm,
     Wildcard,
     plain,
 )
@@ -172,7 +172,7 @@ class _Spellings:
         spot.options.append(option)
         self.size += 1
 
-    def rewrite(self, template: Template, met: _Met, spot: _Spot) -> None:
+    def rewrite(self, template: TemplateTerm, met: _Met, spot: _Spot) -> None:
         """Adds what a right side is to a place that the left side matches."""
         if not isinstance(template, Build):
             return
@@ -180,7 +180,7 @@ class _Spellings:
         args = tuple(None if arg is None else self._built(arg, met) for arg in template.args)
         self._add(spot, _Option(ops, args, template.output))
 
-    def _built(self, template: Template, met: _Met) -> _Spot:
+    def _built(self, template: TemplateTerm, met: _Met) -> _Spot:
         if isinstance(template, Name):
             return met.spots.get(template.name) or self._new()
         spot = self._new()
@@ -341,7 +341,7 @@ class _Turner:
         )
         return self.root not in self.spread and asked == answered
 
-    def pattern(self, template: Template, *, outermost: bool = True) -> Pattern:
+    def pattern(self, template: TemplateTerm, *, outermost: bool = True) -> Pattern:
         """A template as a pattern: each name at its first place as narrow as the composite has it."""
         if isinstance(template, Name):
             return self._named(template)
@@ -399,7 +399,7 @@ class _Turner:
         ]
         return Match((op,), None, tuple(operands), (), None, 0, self.place)
 
-    def template(self, pattern: Pattern) -> Template:
+    def template(self, pattern: Pattern) -> TemplateTerm:
         """A pattern as a template.
 
         Attributes that it leaves open are those of the node that the right side takes over, or have their defaults.

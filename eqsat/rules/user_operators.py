@@ -15,10 +15,10 @@ from eqsat.errors import RuleError
 from eqsat.files import execute_file
 from eqsat.rules import ast
 from eqsat.rules.reader import file_stamp, read_operators, read_text
-from eqsat.schema.declared_operators import Function, Operator, Reference, declared, merged
+from eqsat.schema.declared_operators import DeclaredOperator, Function, Reference, declared, merged
 from eqsat.schema.types import TensorType
 
-Declaration = str | os.PathLike[str] | Operator | ast.Rule | ast.Target
+Declaration = str | os.PathLike[str] | DeclaredOperator | ast.Rule | ast.Target
 """What declares operators: a rule or target file, a Python file, which is executed, an operator, or a rule or target
 that was read."""
 
@@ -29,7 +29,7 @@ def operator(
     reference: Callable[..., Any] | None = None,
     types: Callable[..., Any] | None = None,
     results: int = 1,
-) -> Operator:
+) -> DeclaredOperator:
     """Declares an operator of your own domain.
 
     Args:
@@ -108,14 +108,14 @@ def _like_first(first: TensorType, *others: TensorType, **attributes: object) ->
     return first
 
 
-def operators_of(declarations: Iterable[Declaration]) -> tuple[Operator, ...]:
+def operators_of(declarations: Iterable[Declaration]) -> tuple[DeclaredOperator, ...]:
     """All operators that some files, operators, rules and targets declare, each once.
 
     Raises:
         RuleError: One is declared in two ways.
         RuleError, TargetError: A file cannot be read, or a declaration is wrong.
     """
-    found: list[Operator] = []
+    found: list[DeclaredOperator] = []
     for given in declarations:
         if isinstance(given, Function | Reference):
             found.append(given)
@@ -145,7 +145,7 @@ def declarations(*given: Declaration) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _of_python(path: Path, stamp: tuple[int, int] | None) -> tuple[Operator, ...]:
+def _of_python(path: Path, stamp: tuple[int, int] | None) -> tuple[DeclaredOperator, ...]:
     """The operators among the names of a Python file, which is executed once as long as it stays as it is."""
     module = execute_file(path, "eqsat_operators", "a Python file with operators", RuleError)
     found = tuple(v for v in vars(module).values() if isinstance(v, Function | Reference))

@@ -75,7 +75,7 @@ def check_operands(written: ast.Written, clause: Clause, context: Context) -> No
         )
 
 
-def _shown(arg: ast.Template) -> str:
+def _shown(arg: ast.TemplateTerm) -> str:
     match arg:
         case ast.Build():
             return f"`{arg.op}`"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import Fit, FreeSize, SizeCondition
-from eqsat.schema.size import Monomial, Size, SizeOperation, Undecided, closer_bounds
+from eqsat.schema.size import Size, SizeMonomial, SizeOperation, Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim, substituted, symbols
 from eqsat.schema.symbol import Symbol
 
@@ -156,7 +156,7 @@ def _solution(difference: int, order: Sequence[str]) -> tuple[str, int] | None:
     for monomial, factor in terms.items():
         if len(monomial) != 1 or not isinstance(symbol := monomial[0], Symbol) or abs(factor) != 1:
             continue
-        rest: dict[Monomial, int] = {m: -factor * k for m, k in terms.items() if m != monomial}
+        rest: dict[SizeMonomial, int] = {m: -factor * k for m, k in terms.items() if m != monomial}
         if symbol.name in set(_names(rest)):
             continue
         size = rest.get((), 0) if rest.keys() <= {()} else Size(rest)
@@ -167,7 +167,7 @@ def _solution(difference: int, order: Sequence[str]) -> tuple[str, int] | None:
     return None if best is None else best[1:]
 
 
-def _names(terms: Mapping[Monomial, int]) -> Iterator[str]:
+def _names(terms: Mapping[SizeMonomial, int]) -> Iterator[str]:
     for monomial in terms:
         for atom in monomial:
             if isinstance(atom, SizeOperation):

@@ -82,12 +82,12 @@ class Reference(Declared):
         return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
-Operator = Function | Reference
-_Operator = TypeVar("_Operator", bound=Operator)
+DeclaredOperator = Function | Reference
+_Operator = TypeVar("_Operator", bound=DeclaredOperator)
 
 _FUNCTIONS: dict[OpKey, Function] = {}
-_scope: ContextVar[Mapping[OpKey, Operator]] = ContextVar("declared operators")
-_NONE: Mapping[OpKey, Operator] = {}
+_scope: ContextVar[Mapping[OpKey, DeclaredOperator]] = ContextVar("declared operators")
+_NONE: Mapping[OpKey, DeclaredOperator] = {}
 
 
 def declare_function(function: Function) -> Function:
@@ -97,7 +97,7 @@ def declare_function(function: Function) -> Function:
 
 
 @contextmanager
-def declared(operators: Iterable[Operator]) -> Iterator[None]:
+def declared(operators: Iterable[DeclaredOperator]) -> Iterator[None]:
     """Makes operators known to everything that runs inside, besides those that are known already.
 
     Raises:
@@ -129,12 +129,12 @@ def merged(operators: Iterable[_Operator]) -> Mapping[OpKey, _Operator]:
     return found
 
 
-def declared_here() -> tuple[Operator, ...]:
+def declared_here() -> tuple[DeclaredOperator, ...]:
     """The operators of users' domains that are known here, in the order of their declarations."""
     return tuple(_scope.get(_NONE).values())
 
 
-def find_declared(op: OpKey) -> Operator | None:
+def find_declared(op: OpKey) -> DeclaredOperator | None:
     """The declaration of an operator, None for anything else."""
     return _FUNCTIONS.get(op) or (_scope.get(_NONE).get(op) if op.domain else None)
 

@@ -90,8 +90,8 @@ class SizeOperation:
         return max(a, b) if self.kind == "max" else min(a, b)
 
 
-Atom = Symbol | SizeOperation
-Monomial = tuple[Atom, ...]
+SizeAtom = Symbol | SizeOperation
+SizeMonomial = tuple[SizeAtom, ...]
 
 
 class Size(_Number):
@@ -99,9 +99,9 @@ class Size(_Number):
 
     __slots__ = ("_hash", "terms")
 
-    terms: dict[Monomial, int]
+    terms: dict[SizeMonomial, int]
 
-    def __new__(cls, terms: Mapping[Monomial, int]) -> Size:
+    def __new__(cls, terms: Mapping[SizeMonomial, int]) -> Size:
         made = object.__new__(cls)
         made.terms = dict(sorted(terms.items(), key=_rank))
         made._hash = hash(frozenset(made.terms.items()))
@@ -136,7 +136,7 @@ class Size(_Number):
         found = _terms(other)
         if found is None:
             return NotImplemented
-        total: dict[Monomial, int] = {}
+        total: dict[SizeMonomial, int] = {}
         for a, x in self.terms.items():
             for b, y in found.items():
                 monomial = tuple(sorted((*a, *b), key=lambda atom: atom.text(c=False)))
@@ -254,13 +254,13 @@ def symbol(name: str, size: FreeSize) -> int:
     return Size({(Symbol(name, size),): 1})
 
 
-def _rank(term: tuple[Monomial, int]) -> tuple[bool, int, list[str]]:
+def _rank(term: tuple[SizeMonomial, int]) -> tuple[bool, int, list[str]]:
     """Positive terms first, so that no text begins with a sign that it need not have."""
     monomial, factor = term
     return factor < 0, -len(monomial), [atom.text(c=False) for atom in monomial]
 
 
-def _terms(value: Any) -> Mapping[Monomial, int] | None:
+def _terms(value: Any) -> Mapping[SizeMonomial, int] | None:
     if isinstance(value, Size):
         return value.terms
     return {(): int(value)} if _is_whole(value) else None
@@ -271,7 +271,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer | Size)
 
 
-def _made(terms: Mapping[Monomial, int]) -> int:
+def _made(terms: Mapping[SizeMonomial, int]) -> int:
     kept = {monomial: factor for monomial, factor in terms.items() if factor}
     if not kept.keys() - {()}:
         return kept.get((), 0)
@@ -351,8 +351,8 @@ def _parted(a: int, b: int) -> tuple[int, int]:
     if len(divisor) != 1:
         return (1, 0) if a == b else (0, a)
     ((gone, by),) = divisor.items()
-    whole: dict[Monomial, int] = {}
-    rest: dict[Monomial, int] = {}
+    whole: dict[SizeMonomial, int] = {}
+    rest: dict[SizeMonomial, int] = {}
     for monomial, factor in terms.items():
         left = _without(monomial, gone)
         if left is None:
@@ -365,7 +365,7 @@ def _parted(a: int, b: int) -> tuple[int, int]:
     return _made(whole), _made(rest)
 
 
-def _without(monomial: Monomial, gone: Monomial) -> Monomial | None:
+def _without(monomial: SizeMonomial, gone: SizeMonomial) -> SizeMonomial | None:
     left = list(monomial)
     for atom in gone:
         if atom not in left:
@@ -394,7 +394,7 @@ def bounds(value: int) -> tuple[int, int]:
     return low, high
 
 
-def _together(monomial: Monomial, most: int) -> int:
+def _together(monomial: SizeMonomial, most: int) -> int:
     """A bound of a product of sizes of which some have a greatest product."""
     names = {atom.name: atom.range.together for atom in monomial if isinstance(atom, Symbol)}
     for together in names.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from eqsat.schema.size import Atom, Size, bounds, closer_bounds, divided, remainder, value_at
+from eqsat.schema.size import Size, SizeAtom, bounds, closer_bounds, divided, remainder, value_at
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.symbol import Symbol
 
@@ -80,7 +80,7 @@ def substituted(value: int, sizes: Mapping[str, int]) -> int:
     return total
 
 
-def _replaced(atom: Atom, sizes: Mapping[str, int]) -> int:
+def _replaced(atom: SizeAtom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
         return sizes.get(atom.name, Size({(atom,): 1}))
     a, b = substituted(atom.a, sizes), substituted(atom.b, sizes)

@@ -6,14 +6,18 @@ All three are immutable and hashable, so that the e-graph can intern them to int
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
 Dim = int | str | None
 """A dimension: a number, a symbol such as ``"N"``, or unknown."""
+
+Shape = tuple[int, ...]
+"""A shape whose sizes are known."""
 
 
 _POINTER = 64
@@ -157,3 +161,18 @@ AttrValue = (
 )
 Attrs = tuple[tuple[str, AttrValue], ...]
 """An attribute bundle: (name, value) pairs sorted by name, defaults filled in. Lists are tuples."""
+
+Attributes = Mapping[str, Any]
+"""Attributes by name, as kernels read them."""
+
+TensorTypes = Sequence[TensorType | None]
+"""Types of operands or results; None for an absent one."""
+
+OptionalArrays = Sequence[np.ndarray | None]
+"""Operands; None for an absent one."""
+
+OneOrMoreArrays = np.ndarray | tuple[np.ndarray, ...]
+"""The result of an operator or a model: an array, or several."""
+
+KnownValue = np.ndarray | None
+"""A value that is known before the model runs, or None."""

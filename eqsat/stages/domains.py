@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from eqsat.errors import OptimizationError
 from eqsat.rules.ast import Build, Composite, Rule, operands
 from eqsat.rules.tree import walk
-from eqsat.schema.declared_operators import Operator, find_function
+from eqsat.schema.declared_operators import DeclaredOperator, find_function
 from eqsat.schema.opset import EQSAT, OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
 
@@ -20,7 +20,7 @@ STANDARD = "onnx"
 """The name of ONNX's own domain, which has none in files."""
 
 
-def domains(ops: str | Sequence[str], declared: Iterable[Operator] = ()) -> frozenset[str] | None:
+def domains(ops: str | Sequence[str], declared: Iterable[DeclaredOperator] = ()) -> frozenset[str] | None:
     """The domains that names stand for; None for all.
 
     Args:

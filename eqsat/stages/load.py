@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.execute.settle import settled
-from eqsat.model.load import Source
+from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.given_sizes import split as split_dims
@@ -27,7 +27,7 @@ from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.rules.turned import turned_rules
 from eqsat.rules.turned_constants import turned_constants
 from eqsat.rules.user_operators import operators_of
-from eqsat.schema.declared_operators import Operator, declared, declared_here
+from eqsat.schema.declared_operators import DeclaredOperator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.metadata import TARGETS
 from eqsat.schema.types import OpKey
@@ -71,7 +71,7 @@ class LoadedInput:
     placed: tuple[RuleStatistics, ...]
     carried_out: tuple[CarriedOut, ...] = ()
     notes: tuple[str, ...] = ()
-    operators: tuple[Operator, ...] = ()
+    operators: tuple[DeclaredOperator, ...] = ()
     sizes: FreeSizes = field(default_factory=dict)
     newer: Mapping[OpKey, int] = field(default_factory=dict)
     turned: tuple[Rule, ...] = ()
@@ -97,7 +97,7 @@ class LoadedInput:
         return claims_of(self.targets)
 
 
-def load(source: Source, options: SearchOptions) -> LoadedInput:
+def load(source: GivenModel, options: SearchOptions) -> LoadedInput:
     """Loads targets and rules, and then the model, in which the operators that they declare may stand.
 
     Raises:
@@ -204,7 +204,7 @@ def _changes(*placed: AnnotatedModel) -> tuple[CarriedOut, ...]:
     return tuple(step.carried_out for step in placed if step.carried_out is not None)
 
 
-def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
+def operators_of_options(options: SearchOptions) -> tuple[DeclaredOperator, ...]:
     """The operators that the declarations, rules and targets of a search declare.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
-from eqsat.model.read.given_sizes import Size
+from eqsat.model.read.given_sizes import GivenSize
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.selection import NumericsClass
@@ -49,7 +49,7 @@ class SearchOptions:
     host: str | Path | Target | None = None
     rules: Sequence[str | Path | Rule] = ()
     default_rules: bool = True
-    dims: Mapping[str, Size] | None = None
+    dims: Mapping[str, GivenSize] | None = None
     values: Mapping[str, Any] | None = None
     free_sizes: bool = False
     numerics: NumericsClass = "real"

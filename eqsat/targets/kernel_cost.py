@@ -25,14 +25,12 @@ from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.free_sizes import at_sizes
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType, TensorTypes
 from eqsat.targets.condition_names import ABSENT, bind_operands
 from eqsat.targets.families import family_entry, rates
 from eqsat.targets.refusal import refusal
 from eqsat.targets.tensor_bytes import UNKNOWN_ELEMENTS, size_in_bytes, static
 from eqsat.targets.work import Work, read_of, work_of
-
-Types = Sequence[TensorType | None]
 
 
 class CostModel:
@@ -80,7 +78,7 @@ class CostModel:
         op: OpKey,
         attrs: Attrs,
         inputs: Sequence[TensorFacts | None],
-        outputs: Types,
+        outputs: TensorTypes,
         *,
         place: str = "",
     ) -> float:
@@ -110,7 +108,9 @@ class CostModel:
                 )
         return self._operators[key]
 
-    def work(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> Work:
+    def work(
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: TensorTypes
+    ) -> Work:
         """What a plain operator computes and moves, and how long a target needs for either.
 
         Raises:
@@ -120,7 +120,7 @@ class CostModel:
         body = Body(len(inputs), (BodyNode(op, attrs, given, len(outputs)),), (len(inputs),))
         return self.work_of_body(target, body, inputs, outputs)
 
-    def work_of_body(self, target: int, body: Body, inputs: Sequence[TensorFacts | None], outputs: Types) -> Work:
+    def work_of_body(self, target: int, body: Body, inputs: Sequence[TensorFacts | None], outputs: TensorTypes) -> Work:
         """The same of a composite; each number is the mean over the sizes."""
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         found = []
@@ -151,7 +151,9 @@ class CostModel:
         """Facts of operands at some of the sizes at which costs are taken, as :meth:`mean` gives them."""
         return [self._sized_facts(f, f"input {i}", place, sizes) for i, f in enumerate(operands)]
 
-    def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
+    def family(
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: TensorTypes
+    ) -> str:
         """Family of kernels that computes a plain operator; empty if the target's file names none."""
         if not self._entries[target].name_families:
             return ""
@@ -159,7 +161,7 @@ class CostModel:
         return "" if entry is None else entry.family
 
     def _entry(
-        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: TensorTypes
     ) -> Supports | None:
         """The first entry whose conditions hold."""
         entries = self._entries[target].of(op)
@@ -173,7 +175,7 @@ class CostModel:
         op: OpKey,
         attrs: Attrs,
         inputs: Sequence[TensorFacts | None],
-        outputs: Types,
+        outputs: TensorTypes,
         place: str,
         sizes: Mapping[str, int],
     ) -> float:
@@ -194,7 +196,7 @@ class CostModel:
         return roofline(symbols)
 
     def why_not(
-        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: TensorTypes
     ) -> str:
         """Why a target does not run a plain operator, as a phrase for reports; empty if it does."""
         entries = self._entries[target].of(op)
@@ -341,7 +343,7 @@ class CostModel:
             return replace(value, output=self._sized_facts(value.output, what, place, sizes))
         return self._sized_facts(value, what, place, sizes) if isinstance(value, TensorFacts) else value
 
-    def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
+    def _symbols(self, target: int, work: int, inputs: TensorTypes, outputs: TensorTypes) -> dict[str, float]:
         """What a cost expression may ask of the kernel and the target."""
         there = [t for t in (*inputs, *outputs) if t is not None]
         numbers = rates(self.targets[target], there[0] if there else None)
@@ -387,7 +389,7 @@ def _content(value: np.ndarray) -> Any:
 
 def _typed_nodes(
     body: Body, inputs: Sequence[TensorFacts | None], exact: bool
-) -> Iterator[tuple[BodyNode, Types, Types]]:
+) -> Iterator[tuple[BodyNode, TensorTypes, TensorTypes]]:
     """The nodes of a body with the types of their operands and results.
 
     Estimated sizes need not fit together: a residual may have another batch than the convolution that it is added to.
@@ -410,7 +412,7 @@ def _typed_nodes(
         first += node.outputs
 
 
-def _macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types, exact: bool) -> int:
+def _macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes, exact: bool) -> int:
     """MACs of an operator; where they cannot be counted, one for each element of its largest tensor.
 
     Args:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.wide import FLOATS, smallest_normal
 from eqsat.verify.judge_values import Perturbed, magnitude
-from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.oracle import Failed
 from eqsat.verify.pieces import ComparedPiece
-from eqsat.verify.programs import Call, Programs, wide, widened
-from eqsat.verify.sides import Perturbation, Sample, Values, fed, run_left, run_right
+from eqsat.verify.programs import CallOperator, Programs, wide, widened
+from eqsat.verify.sides import LeafValues, Perturbation, ValuesByClass, fed, run_left, run_right
 
 
-def shaken_input(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call) -> Perturbed:
+def shaken_input(programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator) -> Perturbed:
     """The input's side with changed leaves, constants and results of operators."""
 
-    def run(delta: float, seed: int) -> Value:
+    def run(delta: float, seed: int) -> TensorValue:
         try:
             return run_left(programs, piece, sample, call, {}, Perturbation(delta, seed))
         except Failed:
@@ -25,14 +26,16 @@ def shaken_input(programs: Programs, piece: ComparedPiece, sample: Sample, call:
     return run
 
 
-def shaken_steps(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call, lsb: int) -> Perturbed:
+def shaken_steps(
+    programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator, lsb: int
+) -> Perturbed:
     """The input's side with other integers where floats become them.
 
     The result may have these integers in another layout, or only inside of a kernel: then what is computed from them is
     compared, in which a unit is a whole step.
     """
 
-    def run(delta: float, seed: int) -> Value:
+    def run(delta: float, seed: int) -> TensorValue:
         try:
             return run_left(programs, piece, sample, call, {}, Perturbation(delta, seed, lsb=lsb))
         except Failed:
@@ -41,11 +44,11 @@ def shaken_steps(programs: Programs, piece: ComparedPiece, sample: Sample, call:
     return run
 
 
-def shaken_result(programs: Programs, piece: ComparedPiece, sample: Sample, call: Call) -> Perturbed:
+def shaken_result(programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator) -> Perturbed:
     """The result's side with changed results of kernels."""
 
-    def run(delta: float, seed: int) -> Value:
-        values: Values = {}
+    def run(delta: float, seed: int) -> TensorValue:
+        values: ValuesByClass = {}
         try:
             run_left(programs, piece, sample, call, values)
             return run_right(programs, piece, fed(piece, values), call, Perturbation(delta, seed))
@@ -55,7 +58,7 @@ def shaken_result(programs: Programs, piece: ComparedPiece, sample: Sample, call
     return run
 
 
-def shaken_weights(programs: Programs, piece: ComparedPiece, sample: Sample, *, strict: bool) -> Perturbed:
+def shaken_weights(programs: Programs, piece: ComparedPiece, sample: LeafValues, *, strict: bool) -> Perturbed:
     """The result's side with changed constants, and with other subnormal elements in those that may have them.
 
     Args:
@@ -72,7 +75,7 @@ def shaken_weights(programs: Programs, piece: ComparedPiece, sample: Sample, *, 
         if k not in programs.producer and not programs.dynamic[k]
     )
 
-    def run(delta: float, seed: int) -> Value:
+    def run(delta: float, seed: int) -> TensorValue:
         noise, steady, values = Perturbation(delta, seed), Perturbation(0.0, seed), {}
         try:
             run_left(programs, piece, sample, wide, values)
@@ -92,14 +95,14 @@ def shaken_weights(programs: Programs, piece: ComparedPiece, sample: Sample, *, 
 
 
 def shaken_apart(
-    programs: Programs, piece: ComparedPiece, sample: Sample, left: np.ndarray, right: np.ndarray
+    programs: Programs, piece: ComparedPiece, sample: LeafValues, left: np.ndarray, right: np.ndarray
 ) -> Perturbed:
     """The input's side, moved by how much farther apart both sides come when the leaves change.
 
     A network may compute one leaf from another. Its numbers are then inconsistent by the roundings in between.
     """
 
-    def run(delta: float, seed: int) -> Value:
+    def run(delta: float, seed: int) -> TensorValue:
         noise, values = Perturbation(delta, seed), {}
         moved = {c: noise.on(widened(x), _type(x)) for c, x in sample.items()}
         try:
@@ -115,12 +118,12 @@ def shaken_apart(
     return run
 
 
-def _is_subnormal(array: Value) -> bool:
+def _is_subnormal(array: TensorValue) -> bool:
     if not isinstance(array, np.ndarray) or ir.DataType.from_numpy(array.dtype) not in FLOATS:
         return False
     size = np.abs(array.astype(np.float64))
     return bool(((size > 0) & (size < smallest_normal(ir.DataType.from_numpy(array.dtype)))).any())
 
 
-def _type(array: Value) -> np.dtype | None:
+def _type(array: TensorValue) -> np.dtype | None:
     return array.dtype if isinstance(array, np.ndarray) and "float" in array.dtype.name else None

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.verify import judge_values
 from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_steps, shaken_weights
 from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import Style
-from eqsat.verify.oracle import EvaluationRefused, Failed, FallbackOracle, Value, own
+from eqsat.verify.oracle import EvaluationRefused, Failed, FallbackOracle, own
 from eqsat.verify.pieces import ComparedPiece
-from eqsat.verify.programs import Call, Programs, wide
-from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
+from eqsat.verify.programs import CallOperator, Programs, wide
+from eqsat.verify.sides import LeafValues, ValuesByClass, fed, run_left, run_right
 from eqsat.verify.type_ranges import Meaning, Meanings
 
 
@@ -57,14 +58,14 @@ class Examiner:
     suspects: dict[int, tuple[ComparedPiece, ValueDifference, Style]] = field(default_factory=dict)
 
     def examine(
-        self, piece: ComparedPiece, style: Style, sample: Sample, *, precise: bool
-    ) -> tuple[ValueDifference | None, Values]:
+        self, piece: ComparedPiece, style: Style, sample: LeafValues, *, precise: bool
+    ) -> tuple[ValueDifference | None, ValuesByClass]:
         """The difference between both sides, and the values of the input's side.
 
         Args:
             precise: Compute both sides in float64 as well.
         """
-        values: Values = {}
+        values: ValuesByClass = {}
         try:
             left = self._left(piece, sample, self.oracle, values)
         except Failed:
@@ -89,7 +90,12 @@ class Examiner:
         return found, values
 
     def _elsewhere(
-        self, piece: ComparedPiece, sample: Sample, style: Style, meanings: Meanings, theirs: Mapping[int, Value]
+        self,
+        piece: ComparedPiece,
+        sample: LeafValues,
+        style: Style,
+        meanings: Meanings,
+        theirs: Mapping[int, TensorValue],
     ) -> ValueDifference | None:
         """The difference if the input's implementation executes the result: it must be right there as well."""
         first = FallbackOracle(self.oracle.names[:1])
@@ -115,7 +121,9 @@ class Examiner:
             if finite.size and scale:
                 self.worst = max(self.worst, float(finite.max()) / scale)
 
-    def _failed(self, piece: ComparedPiece, sample: Sample, meanings: Meanings, reason: str) -> ValueDifference | None:
+    def _failed(
+        self, piece: ComparedPiece, sample: LeafValues, meanings: Meanings, reason: str
+    ) -> ValueDifference | None:
         """The result cannot be executed although the input can, even with the same kernels."""
         try:
             self._left(piece, sample, own, {})
@@ -131,7 +139,7 @@ class Examiner:
         return meaning.input_leaves or meaning.result_leaves
 
     def _in_float64(
-        self, piece: ComparedPiece, sample: Sample, style: Style, meanings: Meanings, native: np.ndarray
+        self, piece: ComparedPiece, sample: LeafValues, style: Style, meanings: Meanings, native: np.ndarray
     ) -> ValueDifference | None:
         if native.dtype.kind in "OUS" or not any("float" in n for n in self._types(piece)):
             return None
@@ -167,7 +175,7 @@ class Examiner:
     def _natively(
         self,
         piece: ComparedPiece,
-        sample: Sample,
+        sample: LeafValues,
         style: Style,
         meanings: Meanings,
         left: np.ndarray,
@@ -205,7 +213,13 @@ class Examiner:
         return judge_values.difference(mask, left, right)
 
     def _without_steps(
-        self, mask: np.ndarray, piece: ComparedPiece, sample: Sample, left: np.ndarray, right: np.ndarray, call: Call
+        self,
+        mask: np.ndarray,
+        piece: ComparedPiece,
+        sample: LeafValues,
+        left: np.ndarray,
+        right: np.ndarray,
+        call: CallOperator,
     ) -> np.ndarray:
         """The differing elements without those that other integers inside of the piece change as much."""
         if not self.tolerance.steps or not mask.any():
@@ -213,7 +227,7 @@ class Examiner:
         shaken = shaken_steps(self.programs, piece, sample, call, self.tolerance.lsb)
         return judge_values.without_ill_conditioned(mask, left, right, 0.0, shaken, judge_values.SAFETY_OF_STEPS)
 
-    def _by_same_kernels(self, piece: ComparedPiece, sample: Sample) -> ValueDifference | None:
+    def _by_same_kernels(self, piece: ComparedPiece, sample: LeafValues) -> ValueDifference | None:
         """The difference where only the order of additions may differ: both sides by eqsat's kernels.
 
         Others execute the bodies of control flow, so that there is nothing to say of a loop and its rounds.
@@ -226,7 +240,7 @@ class Examiner:
         mask = judge_values.beyond(*both, strict=True, lsb=0)
         return judge_values.difference(mask, *both) if mask.any() else None
 
-    def _suspect(self, piece: ComparedPiece, sample: Sample, style: Style) -> None:
+    def _suspect(self, piece: ComparedPiece, sample: LeafValues, style: Style) -> None:
         """Remembers an inexact piece in which only exact rules left traces."""
         exact = self.tolerance.exact
         if self.tolerance.strict or not exact or piece.value in self.suspects:
@@ -236,7 +250,7 @@ class Examiner:
             if found is not None:
                 self.suspects[piece.value] = (piece, found, style)
 
-    def _kernels_differ(self, piece: ComparedPiece, sample: Sample, right: np.ndarray) -> bool:
+    def _kernels_differ(self, piece: ComparedPiece, sample: LeafValues, right: np.ndarray) -> bool:
         """Whether the implementations differ about the input itself, and the specification supports the result."""
         try:
             second = self._left(piece, sample, self.second, {})
@@ -249,7 +263,7 @@ class Examiner:
             return False
         return not judge_values.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 
-    def _agrees_elsewhere(self, piece: ComparedPiece, sample: Sample) -> bool:
+    def _agrees_elsewhere(self, piece: ComparedPiece, sample: LeafValues) -> bool:
         """Whether both sides agree by the input's oracle: then eqsat's kernels differ from those of the oracle.
 
         They may for large and tiny numbers, whose products overflow inside some kernels only.
@@ -261,9 +275,11 @@ class Examiner:
 
     # ---- both sides -------------------------------------------------------------------------------
 
-    def _both(self, piece: ComparedPiece, sample: Sample, call: Call) -> tuple[np.ndarray, np.ndarray] | None:
+    def _both(
+        self, piece: ComparedPiece, sample: LeafValues, call: CallOperator
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """Both sides by one implementation; None where it fails, or they cannot be compared."""
-        values: Values = {}
+        values: ValuesByClass = {}
         try:
             left = self._left(piece, sample, call, values)
             right = self._right(piece, fed(piece, values), call)
@@ -273,10 +289,10 @@ class Examiner:
             return None
         return left, right
 
-    def _left(self, piece: ComparedPiece, sample: Sample, call: Call, values: Values) -> Value:
+    def _left(self, piece: ComparedPiece, sample: LeafValues, call: CallOperator, values: ValuesByClass) -> TensorValue:
         return run_left(self.programs, piece, sample, call, values)
 
-    def _right(self, piece: ComparedPiece, values: Values, call: Call) -> Value:
+    def _right(self, piece: ComparedPiece, values: ValuesByClass, call: CallOperator) -> TensorValue:
         return run_right(self.programs, piece, values, call)
 
     def _types(self, piece: ComparedPiece) -> set[str]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.wide import FLOATS
 from eqsat.verify import judge_values
 from eqsat.verify.judge_values import ValueDifference
-from eqsat.verify.oracle import Failed, FallbackOracle, Value
+from eqsat.verify.oracle import Failed, FallbackOracle
 from eqsat.verify.programs import Programs, extended, prolonged, run_nodes
 
 
@@ -20,7 +21,7 @@ def wrong_constant(programs: Programs, oracle: FallbackOracle, budget: int) -> t
     Args:
         budget: Work after which no more values are computed.
     """
-    values: dict[int, Value] = {}
+    values: dict[int, TensorValue] = {}
     computed: list[int] = []
     for i, node in enumerate(programs.nodes):
         if any(programs.dynamic[k] for k in node.results) or any(
@@ -53,7 +54,7 @@ def wrong_constant(programs: Programs, oracle: FallbackOracle, budget: int) -> t
     return None
 
 
-def _compare(programs: Programs, k: int, left: Value, computed: Sequence[int]) -> ValueDifference | None:
+def _compare(programs: Programs, k: int, left: TensorValue, computed: Sequence[int]) -> ValueDifference | None:
     eclass = programs.classes[k]
     if not programs.is_constant(eclass):
         return None

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.schema.types import Attrs, OpKey
 from eqsat.verify import judge_values
-from eqsat.verify.oracle import Failed, FallbackOracle, Value, own
+from eqsat.verify.oracle import Failed, FallbackOracle, own
 from eqsat.verify.programs import Programs
 from eqsat.verify.sides import Perturbation
 from eqsat.verify.whole import run_input
@@ -21,7 +22,7 @@ _DELTA = 1e-6
 """Relative change of the operands that may explain a difference."""
 
 
-def unlike_operator(programs: Programs, arrays: Mapping[str, Value], oracle: FallbackOracle) -> str:
+def unlike_operator(programs: Programs, arrays: Mapping[str, TensorValue], oracle: FallbackOracle) -> str:
     """The first operator whose results differ by more than rounding on the same operands, and how; empty if none does.
 
     Args:
@@ -45,7 +46,7 @@ class _Both:
         self._oracle = oracle
         self._evaluated = (i for i in range(len(programs.nodes)) if not programs.follows_from_type(i))
 
-    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
         node = self._programs.nodes[next(self._evaluated)]
         before = dict(self._oracle.used)
         results = self._oracle(op, attrs, inputs, outputs)
@@ -66,7 +67,7 @@ class _Both:
 
 
 def _difference(
-    op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int, at: int, left: Value, right: Value
+    op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int, at: int, left: TensorValue, right: TensorValue
 ) -> str | None:
     """How a result differs from another by more than rounding, its own or that of the operands; None if it does not."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
@@ -80,7 +81,7 @@ def _difference(
     if not mask.any():
         return None
 
-    def perturbed(delta: float, seed: int) -> Value:
+    def perturbed(delta: float, seed: int) -> TensorValue:
         noise = Perturbation(delta, seed, rounds=True)
         try:
             return own(op, attrs, [noise.on(x) for x in inputs], outputs)[at]

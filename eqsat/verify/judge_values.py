@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.verify.oracle import Value
+from eqsat.ops.evaluate import TensorValue
 
 NATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """Relative to the largest magnitude of a tensor, in its own type."""
@@ -65,12 +65,12 @@ class ValueDifference:
         )
 
 
-Perturbed = Callable[[float, int], Value]
+Perturbed = Callable[[float, int], TensorValue]
 """The input's value after relative changes of its floats, those between operators included: of that size, drawn with
 that seed. None if it fails."""
 
 
-def incomparable(left: Value, right: Value) -> ValueDifference | None:
+def incomparable(left: TensorValue, right: TensorValue) -> ValueDifference | None:
     """A difference in kind: type, shape, or tensor against another value."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         if left.dtype == right.dtype and left.shape == right.shape:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.properties import value_inputs
 from eqsat.ops.traits import Trait
 from eqsat.verify import judge_values
 from eqsat.verify.leaf_samples import Style, draw
-from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 from eqsat.verify.thresholds import MOST_ELEMENTS
@@ -38,9 +38,9 @@ def obstacle(programs: Programs, piece: ComparedPiece) -> str:
 
 def sample(
     programs: Programs, piece: ComparedPiece, style: Style, points: Sequence[float], number: int, seed: int
-) -> dict[int, Value] | None:
+) -> dict[int, TensorValue] | None:
     """Values for the leaves of a piece; None if the style adds nothing new."""
-    found: dict[int, Value] = {}
+    found: dict[int, TensorValue] = {}
     fixed = _structural(programs, piece)
     for c in piece.leaves:
         kind = programs.type(c)
@@ -72,7 +72,7 @@ def _structural(programs: Programs, piece: ComparedPiece) -> set[int]:
     return touched & set(piece.leaves)
 
 
-def factors(programs: Programs, piece: ComparedPiece, values: Mapping[int, Value]) -> tuple[float, ...]:
+def factors(programs: Programs, piece: ComparedPiece, values: Mapping[int, TensorValue]) -> tuple[float, ...]:
     """The factor by which normal numbers must be scaled so that both sides of each threshold inside are reached."""
     found: dict[float, None] = {}
     for i in (*piece.before, *piece.left):

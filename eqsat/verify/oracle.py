@@ -18,18 +18,15 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.check import oracle as standard
-from eqsat.ops.evaluate import evaluate
+from eqsat.ops.evaluate import TensorValue, evaluate
 from eqsat.ops.undefined import Undefined, Unrepresentable
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.declared_operators import find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
-Value = Any
-"""An array, a list of values (a sequence), or None where an operand is absent."""
-
-Name = Literal["onnxruntime", "onnx.reference", "eqsat"]
-ORDER: tuple[Name, ...] = ("onnxruntime", "onnx.reference", "eqsat")
+OracleName = Literal["onnxruntime", "onnx.reference", "eqsat"]
+ORDER: tuple[OracleName, ...] = ("onnxruntime", "onnx.reference", "eqsat")
 
 _NATIVE = frozenset("biuf")
 """Kinds of numpy's element types that ONNX Runtime accepts from numpy."""
@@ -57,11 +54,11 @@ class FallbackOracle:
         used: Number of evaluations by each.
     """
 
-    def __init__(self, names: Sequence[Name] = ORDER) -> None:
+    def __init__(self, names: Sequence[OracleName] = ORDER) -> None:
         self.names = tuple(names)
         self.used: dict[str, int] = dict.fromkeys(names, 0)
 
-    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
         """Results of one operator.
 
         Raises:
@@ -100,7 +97,7 @@ def _array(scalar: Any) -> np.ndarray:
     return np.array(scalar, object) if isinstance(scalar, str) else np.asarray(scalar)
 
 
-def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]:
+def run_body(body: Any, inputs: Sequence[TensorValue], call: Any) -> tuple[TensorValue, ...]:
     """A straight-line program, its operators evaluated by ``call``."""
     values = [*inputs, *[None] * (body.inputs - len(inputs))]
     for node in body.nodes:
@@ -108,7 +105,7 @@ def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]
     return tuple(values[i] for i in body.results)
 
 
-def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+def own(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
     """eqsat's kernels, except for bodies of control flow.
 
     Raises:
@@ -124,7 +121,7 @@ def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple
         raise Failed(str(error)) from error
 
 
-def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[str, tuple[Value, ...]]:
+def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[str, tuple[TensorValue, ...]]:
     """Results of an If, Loop or Scan, and who has computed them.
 
     Raises:
@@ -145,7 +142,7 @@ def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tup
     raise Failed("; ".join(reasons))
 
 
-def _is_wrong_scan(attrs: Attrs, inputs: Sequence[Value]) -> bool:
+def _is_wrong_scan(attrs: Attrs, inputs: Sequence[TensorValue]) -> bool:
     """Whether ONNX Runtime 1.31 ends its process (no rounds) or gives no values (for inputs of the body handed on)."""
     if any(isinstance(x, np.ndarray) and not x.size for x in inputs):
         return True
@@ -153,7 +150,7 @@ def _is_wrong_scan(attrs: Attrs, inputs: Sequence[Value]) -> bool:
     return any(value in body.inputs for body in bodies for value in body.outputs)
 
 
-def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
+def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue]) -> None:
     # An integer division by zero ends the process in ONNX Runtime.
     try:
         if all(isinstance(x, np.ndarray) or x is None for x in inputs):
@@ -197,7 +194,7 @@ _sessions: dict[Any, Any] = {}
 _MOST_SESSIONS = 2000
 
 
-def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
     if runtime() is None:
         raise Failed("not installed")
     kinds = []
@@ -278,7 +275,7 @@ def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs:
 # ---- the others ----------------------------------------------------------------------------------------------------
 
 
-def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
     problem = fault_of_reference(op, attrs, inputs)
     if problem:
         raise Failed(f"the reference is wrong {problem}")
@@ -291,7 +288,7 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
         return node(inputs[:own_inputs], dict(zip(names, inputs[own_inputs:], strict=True)))
 
 
-def fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
+def fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue]) -> str:
     """Where the reference of onnx 1.23 does not follow the standard; empty if it does."""
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
         return "for groups"
@@ -307,7 +304,7 @@ def fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
 _SHORT_CONSTANTS = "for float64, because the constants of the definition are float32"
 
 
-def _has_short_constants(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> bool:
+def _has_short_constants(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue]) -> bool:
     """Whether the others compute by the standard's definition, which rounds 2/pi and 0.044715 to float32."""
     if op != OpKey("", "Gelu") or dict(attrs).get("approximate") != "tanh":
         return False

@@ -18,7 +18,7 @@ from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
 from eqsat.model.macs import macs
-from eqsat.ops.evaluate import evaluate
+from eqsat.ops.evaluate import TensorValue, evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.ops.traits import Trait
@@ -26,10 +26,10 @@ from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType
-from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.oracle import Failed
 from eqsat.verify.plain_operators import Kernels, flattened
 
-Call = Callable[[OpKey, Attrs, Sequence[Value], int], tuple[Value, ...]]
+CallOperator = Callable[[OpKey, Attrs, Sequence[TensorValue], int], tuple[TensorValue, ...]]
 """Evaluates one operator."""
 
 MOST_CACHED = 1 << 16
@@ -65,7 +65,7 @@ class Programs:
     plan: Plan
     outputs: tuple[int, ...]
     sizes: Mapping[str, int] = field(default_factory=dict)
-    _initial: dict[int, Value] = field(default_factory=dict)
+    _initial: dict[int, TensorValue] = field(default_factory=dict)
     _work: dict[int, int] = field(default_factory=dict)
 
     # ---- the input --------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Programs:
         node = self.nodes[index]
         return has(node.constructor.op, Trait.BY_TYPE) and self.known(self.classes[node.results[0]]) is not None
 
-    def initial(self, k: int) -> Value:
+    def initial(self, k: int) -> TensorValue:
         """A value of the input that is neither computed nor an input: an initializer."""
         if k not in self._initial:
             tensor = self.encoding.values[k].const_value
@@ -147,7 +147,7 @@ class Programs:
             self._initial[k] = value
         return self._initial[k]
 
-    def known(self, eclass: int) -> Value:
+    def known(self, eclass: int) -> TensorValue:
         """The constant that a class is known to be."""
         constant = self.snapshot.value[eclass]
         return None if constant is None else constant.numpy()
@@ -191,7 +191,7 @@ class Programs:
         """Whether the result has a class as a constant."""
         return (eclass in self.plan.constants or eclass in self.flat.constants) and eclass not in self.made_by
 
-    def constant(self, eclass: int) -> Value:
+    def constant(self, eclass: int) -> TensorValue:
         """A constant of the result."""
         found = self.flat.constants.get(eclass)
         return array_of(self.plan.constants[eclass]) if found is None else found
@@ -307,7 +307,7 @@ class Programs:
         return count + ELEMENT_WORK * elements + NODE_WORK
 
 
-def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
+def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, TensorValue], call: CallOperator) -> None:
     """Evaluates operators of the input in order; ``values`` contains their operands and receives their results.
 
     Raises:
@@ -325,7 +325,7 @@ def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Valu
             values[k] = result
 
 
-def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
+def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, TensorValue], call: CallOperator) -> None:
     """The same for kernels of the result; values are by class.
 
     Raises:
@@ -343,14 +343,14 @@ def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, Va
 FLOATS = frozenset({"float16", "float32", "bfloat16"})
 
 
-def widened(value: Value) -> Value:
+def widened(value: TensorValue) -> TensorValue:
     """A value in float64 where it is a narrower float."""
     if isinstance(value, np.ndarray) and value.dtype.name in FLOATS:
         return value.astype(np.float64)
     return value
 
 
-def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
+def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[TensorValue, ...]:
     """eqsat's kernels in float64: both sides of a right rule agree there except for the rounding of constants.
 
     Raises:
@@ -369,14 +369,14 @@ def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[
     return tuple(widened(r) for r in results)
 
 
-def prolonged(value: Value) -> Value:
+def prolonged(value: TensorValue) -> TensorValue:
     """A value in the machine's longest float where it is a float."""
     if isinstance(value, np.ndarray) and (value.dtype.name in FLOATS or value.dtype == np.float64):
         return value.astype(np.longdouble)
     return value
 
 
-def extended(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
+def extended(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[TensorValue, ...]:
     """As :func:`wide`, in the machine's longest float: values that overflow in float64 are finite there.
 
     Raises:

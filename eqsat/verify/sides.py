@@ -8,16 +8,16 @@ from typing import TypeGuard
 import ml_dtypes
 import numpy as np
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.properties import value_inputs
 from eqsat.verify.judge_values import is_integer
-from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import ComparedPiece
-from eqsat.verify.programs import Call, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
+from eqsat.verify.programs import CallOperator, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
 
-Sample = Mapping[int, Value]
+LeafValues = Mapping[int, TensorValue]
 """Values of a piece's leaves, by class."""
 
-Values = dict[int, Value]
+ValuesByClass = dict[int, TensorValue]
 """For the input's side values by number, those of class c under ``-1 - c``; for the result's side by class."""
 
 
@@ -38,7 +38,7 @@ class Perturbation:
         self.direction = {0: 1, 1: -1}.get(seed)
         self.rng = np.random.default_rng(seed)
 
-    def on(self, value: Value, dtype: np.dtype | None = None) -> Value:
+    def on(self, value: TensorValue, dtype: np.dtype | None = None) -> TensorValue:
         """The value changed, if it is a float.
 
         Args:
@@ -56,7 +56,7 @@ class Perturbation:
             changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
             return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
 
-    def on_rounded(self, value: Value) -> Value:
+    def on_rounded(self, value: TensorValue) -> TensorValue:
         """The integers that an operator has made of floats, changed by units."""
         if not self.lsb or not _is_small_integer(value):
             return value
@@ -65,7 +65,7 @@ class Perturbation:
         changed = value.astype(np.int64) + self.lsb * direction
         return changed.clip(int(kind.min), int(kind.max)).astype(value.dtype)
 
-    def on_constant(self, value: Value, dtype: np.dtype | None = None) -> Value:
+    def on_constant(self, value: TensorValue, dtype: np.dtype | None = None) -> TensorValue:
         """The value changed as by ``on``, and the largest numbers of its type halved here and there.
 
         They stand for infinity, as in masks: scores are meant to vanish beside them, and they vanish beside half of
@@ -80,30 +80,30 @@ class Perturbation:
         return np.where(is_largest, value * self.rng.choice((0.5, 1.0), value.shape), changed).astype(value.dtype)
 
 
-def _is_small_integer(value: Value) -> TypeGuard[np.ndarray]:
+def _is_small_integer(value: TensorValue) -> TypeGuard[np.ndarray]:
     """Whether a value has integers of up to 16 bits, which rules may change by units."""
     return isinstance(value, np.ndarray) and is_integer(value.dtype) and value.dtype.itemsize <= 2
 
 
-def _is_float(value: Value) -> bool:
+def _is_float(value: TensorValue) -> bool:
     return isinstance(value, np.ndarray) and (value.dtype.kind == "f" or "float" in value.dtype.name)
 
 
-def _same(value: Value) -> Value:
+def _same(value: TensorValue) -> TensorValue:
     return value
 
 
-_CHANGES: dict[Call, Callable[[Value], Value]] = {wide: widened, extended: prolonged}
+_CHANGES: dict[CallOperator, Callable[[TensorValue], TensorValue]] = {wide: widened, extended: prolonged}
 
 
 def run_left(
     programs: Programs,
     piece: ComparedPiece,
-    sample: Sample,
-    call: Call,
-    values: Values,
+    sample: LeafValues,
+    call: CallOperator,
+    values: ValuesByClass,
     noise: Perturbation | None = None,
-) -> Value:
+) -> TensorValue:
     """The input's side; ``values`` receives its values, even if it fails.
 
     Raises:
@@ -111,7 +111,7 @@ def run_left(
     """
     change = _CHANGES.get(call, _same)
 
-    def constant(k: int, is_steady: bool) -> Value:
+    def constant(k: int, is_steady: bool) -> TensorValue:
         array = programs.initial(k)
         changed = change(array)
         if noise is None or is_steady or not isinstance(array, np.ndarray):
@@ -122,7 +122,7 @@ def run_left(
         changed = change(array)
         values[-1 - c] = noise.on(changed, array.dtype) if noise and isinstance(array, np.ndarray) else changed
     for part in (piece.before, piece.left):
-        computed: Values = {}
+        computed: ValuesByClass = {}
         inner = {k for i in part for k in programs.nodes[i].results}
         for i in part:
             node = programs.nodes[i]
@@ -150,14 +150,18 @@ def run_left(
     return values[piece.value]
 
 
-def fed(piece: ComparedPiece, values: Values) -> Values:
+def fed(piece: ComparedPiece, values: ValuesByClass) -> ValuesByClass:
     """The values of the input's side that the result's side reads."""
     return {c: values[-1 - c] for c in piece.fed if -1 - c in values}
 
 
 def run_right(
-    programs: Programs, piece: ComparedPiece, values: Values, call: Call, noise: Perturbation | None = None
-) -> Value:
+    programs: Programs,
+    piece: ComparedPiece,
+    values: ValuesByClass,
+    call: CallOperator,
+    noise: Perturbation | None = None,
+) -> TensorValue:
     """The result's side; ``values`` contains its operands and receives its results, even if it fails.
 
     Raises:

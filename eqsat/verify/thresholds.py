@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import operator
 from eqsat.schema.types import Attrs, OpKey, TensorAttr
-from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 
@@ -63,7 +63,7 @@ def _of_operator(op: OpKey, attrs: Attrs) -> Iterator[float]:
             yield value
 
 
-def _of_constants(op: OpKey, arrays: Iterable[Value]) -> Iterator[float]:
+def _of_constants(op: OpKey, arrays: Iterable[TensorValue]) -> Iterator[float]:
     """Numbers of small constants, and the limits of the range of integers with a scale."""
     scales: list[float] = []
     for array in arrays:

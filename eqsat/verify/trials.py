@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.verify.examine import Examiner
 from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import EQUAL, EXTREME, LEAST, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
 from eqsat.verify.leaves import factors, obstacle, sample
-from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import ComparedPiece, deepened, uncut
-from eqsat.verify.sides import Sample
+from eqsat.verify.sides import LeafValues
 from eqsat.verify.thresholds import thresholds
 
 SMALL = 64
@@ -42,7 +42,7 @@ class Trials:
     """
 
     examiner: Examiner
-    natural: Mapping[int, Value]
+    natural: Mapping[int, TensorValue]
     budget: int
     seed: int = 0
     used: dict[str, None] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Trials:
             piece, found, steps = deeper, again, 2 * steps
         return None if found is None else (piece, *found)
 
-    def in_network(self, piece: ComparedPiece) -> Sample | None:
+    def in_network(self, piece: ComparedPiece) -> LeafValues | None:
         """The values of the leaves in the network, if they were kept."""
         if all(c in self.natural for c in piece.leaves):
             return {c: self.natural[c] for c in piece.leaves}
@@ -125,12 +125,12 @@ class Trials:
                         return found, scaled(factor)
         return None
 
-    def _sample(self, piece: ComparedPiece, style: Style, points: Sequence[float], number: int) -> Sample | None:
+    def _sample(self, piece: ComparedPiece, style: Style, points: Sequence[float], number: int) -> LeafValues | None:
         return sample(self.examiner.programs, piece, style, points, number, self.seed)
 
     def _examined(
-        self, piece: ComparedPiece, style: Style, drawn: Sample
-    ) -> tuple[ValueDifference | None, dict[int, Value]]:
+        self, piece: ComparedPiece, style: Style, drawn: LeafValues
+    ) -> tuple[ValueDifference | None, dict[int, TensorValue]]:
         self.used[style.name if not style.name[-1].isdigit() else "numbers scaled to reach the thresholds"] = None
         return self.examiner.examine(piece, style, drawn, precise=True)
 

@@ -24,16 +24,17 @@ from typing import TypeGuard
 
 import numpy as np
 
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.ops.wide import FLOATS, largest, smallest_normal
 from eqsat.schema.opset import find_schema, input_names
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge_values
-from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.oracle import Failed
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs, extended
-from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
+from eqsat.verify.sides import LeafValues, ValuesByClass, fed, run_left, run_right
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Meanings:
 
     programs: Programs
     piece: ComparedPiece
-    sample: Sample
+    sample: LeafValues
     rtol: float
     _known: list[Meaning] = field(default_factory=list)
 
@@ -115,7 +116,7 @@ class Meanings:
 
     def _compute(self) -> Meaning:
         programs, piece = self.programs, self.piece
-        values: Values = {}
+        values: ValuesByClass = {}
         left = right = None
         with suppress(Failed):
             left = run_left(programs, piece, self.sample, extended, values)
@@ -136,13 +137,13 @@ class Meanings:
 
 # ---- values that leave the range ---------------------------------------------------------------------------------
 
-_Typed = tuple[TensorType | None, Value]
+_Typed = tuple[TensorType | None, TensorValue]
 """A value and its type in the model."""
 _Step = tuple[OpKey, Sequence[_Typed], Sequence[_Typed]]
 """An operator, its operands (None where absent), and its results."""
 
 
-def _left_steps(programs: Programs, piece: ComparedPiece, values: Values) -> Iterator[_Step]:
+def _left_steps(programs: Programs, piece: ComparedPiece, values: ValuesByClass) -> Iterator[_Step]:
     def typed(k: int | None) -> _Typed:
         return (None, None) if k is None else (programs.type(programs.classes[k]), values.get(k))
 
@@ -152,7 +153,7 @@ def _left_steps(programs: Programs, piece: ComparedPiece, values: Values) -> Ite
         yield node.constructor.op, [typed(k) for k in operands], [typed(k) for k in node.results]
 
 
-def _right_steps(programs: Programs, piece: ComparedPiece, values: Values) -> Iterator[_Step]:
+def _right_steps(programs: Programs, piece: ComparedPiece, values: ValuesByClass) -> Iterator[_Step]:
     def typed(c: int | None) -> _Typed:
         return (None, None) if c is None else (programs.type(c), values.get(c))
 
@@ -229,7 +230,7 @@ def _at_pole(op: OpKey, floats: Sequence[np.ndarray]) -> bool:
     return True
 
 
-def _is_outside(kind: TensorType | None, value: Value, *, infinite: bool = True) -> bool:
+def _is_outside(kind: TensorType | None, value: TensorValue, *, infinite: bool = True) -> bool:
     """Whether a value has numbers beyond the range of a floating-point type, or between its normal ones and zero."""
     if kind is None or kind.dtype not in FLOATS or not isinstance(value, np.ndarray):
         return False
@@ -241,11 +242,11 @@ def _is_outside(kind: TensorType | None, value: Value, *, infinite: bool = True)
     return bool((beyond | ((size > 0) & (size < smallest_normal(kind.dtype)))).any())
 
 
-def _has_endless(values: Values | Sample) -> bool:
+def _has_endless(values: ValuesByClass | LeafValues) -> bool:
     return any(_is_float(v) and not _is_finite(v).all() for v in values.values())
 
 
-def _is_float(value: Value) -> TypeGuard[np.ndarray]:
+def _is_float(value: TensorValue) -> TypeGuard[np.ndarray]:
     return isinstance(value, np.ndarray) and "float" in value.dtype.name
 
 

@@ -19,6 +19,7 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExecutionError, LimitError, VerificationError
 from eqsat.execute.difference import Difference
 from eqsat.execute.inputs import complete_inputs
+from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
@@ -33,7 +34,7 @@ from eqsat.verify.implementations import unlike_operator
 from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.leaf_samples import ORDINARY, Style
 from eqsat.verify.leaves import obstacle
-from eqsat.verify.oracle import Failed, FallbackOracle, Value
+from eqsat.verify.oracle import Failed, FallbackOracle
 from eqsat.verify.pieces import ComparedPiece, find_pieces
 from eqsat.verify.programs import Programs
 from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, UndecidedTrial
@@ -59,7 +60,7 @@ LATE = "the time limit was reached"
 """Why something was not executed."""
 
 
-_Executed = tuple[dict[str, Value], list[Value], list[Value]]
+_Executed = tuple[dict[str, TensorValue], list[TensorValue], list[TensorValue]]
 """Inputs by name, the outputs of the input model, and those of the result."""
 
 
@@ -136,13 +137,13 @@ class Verifier:
 
     def _whole(self, pieces: Sequence[ComparedPiece]) -> list[Difference] | None:
         """How the outputs differ; None where the network cannot be executed."""
-        self.natural: dict[int, Value] = {}
+        self.natural: dict[int, TensorValue] = {}
         reason = self.programs.obstacle_to_comparing()
         if reason:
             self._skip(f"the network as a whole: {reason}")
             return None
         found: list[Difference] = []
-        natural: dict[int, Value] = {}
+        natural: dict[int, TensorValue] = {}
         executed_at: list[Mapping[str, int]] = []
         left = WORK_OF_ALL_SIZES
         waiting = [*samples(self.sizes)]
@@ -201,7 +202,9 @@ class Verifier:
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
             ) from error
 
-    def _input(self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]) -> tuple[dict[str, Value], list[Value]]:
+    def _input(
+        self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]
+    ) -> tuple[dict[str, TensorValue], list[TensorValue]]:
         """Inputs, and what the input model makes of them; those of unknown rank have the first shape that it takes.
 
         Raises:
@@ -265,7 +268,7 @@ class Verifier:
         )
         return found
 
-    def _runs(self, arrays: Mapping[str, Value]) -> bool:
+    def _runs(self, arrays: Mapping[str, TensorValue]) -> bool:
         """Whether eqsat's executor runs the input itself; other runtimes are less strict with sizes that do not fit."""
         try:
             run_result(self.model, arrays)

@@ -10,12 +10,13 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, LimitError
-from eqsat.execute.difference import Difference, Numerics, compare_values
+from eqsat.execute.difference import Difference, NumericsName, compare_values
 from eqsat.execute.executor import Executor
+from eqsat.ops.evaluate import TensorValue
 from eqsat.schema.types import GraphAttr
 from eqsat.verify import judge_values
-from eqsat.verify.oracle import MOST_ROUNDS, Failed, UndefinedConversion, Value, own
-from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
+from eqsat.verify.oracle import MOST_ROUNDS, Failed, UndefinedConversion, own
+from eqsat.verify.programs import CallOperator, Programs, run_kernels, run_nodes
 from eqsat.verify.sides import Perturbation
 
 MOST_KEPT = 1 << 24
@@ -26,18 +27,18 @@ _DRAWS = 4
 
 def run_input(
     programs: Programs,
-    arrays: Mapping[str, Value],
-    call: Call,
+    arrays: Mapping[str, TensorValue],
+    call: CallOperator,
     keep: Collection[int] = (),
     noise: Perturbation | None = None,
-) -> tuple[list[Value], dict[int, Value]]:
+) -> tuple[list[TensorValue], dict[int, TensorValue]]:
     """Outputs of the input model, and the values of some classes as far as memory allows.
 
     Raises:
         Failed: An operator cannot be evaluated.
     """
-    values: dict[int, Value] = {}
-    kept: dict[int, Value] = {}
+    values: dict[int, TensorValue] = {}
+    kept: dict[int, TensorValue] = {}
     left = MOST_KEPT
 
     def hold(k: int) -> None:
@@ -67,7 +68,7 @@ def run_input(
     return [values[k] if k in values else programs.initial(k) for k in programs.outputs], kept
 
 
-def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
+def run_result(model: ir.Model, arrays: Mapping[str, TensorValue]) -> list[TensorValue]:
     """Outputs of the result, by eqsat's executor.
 
     Raises:
@@ -85,7 +86,9 @@ def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
     return [found[value.name or ""] for value in model.graph.outputs]
 
 
-def compare_outputs(programs: Programs, left: list[Value], right: list[Value], numerics: Numerics) -> list[Difference]:
+def compare_outputs(
+    programs: Programs, left: list[TensorValue], right: list[TensorValue], numerics: NumericsName
+) -> list[Difference]:
     """One entry per output."""
     return [
         compare_values(programs.name(k), a, b, numerics=numerics)
@@ -93,7 +96,9 @@ def compare_outputs(programs: Programs, left: list[Value], right: list[Value], n
     ]
 
 
-def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Value], numerics: Numerics) -> bool:
+def is_explained(
+    programs: Programs, arrays: Mapping[str, TensorValue], right: list[TensorValue], numerics: NumericsName
+) -> bool:
     """Whether outputs differ only because the implementations do, or because tiny changes change as much."""
     try:
         same, _ = run_input(programs, arrays, own)
@@ -108,7 +113,7 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
     return all(map(_is_like_draws, same, right, zip(*draws, strict=True)))
 
 
-def _is_like_draws(same: Value, right: Value, draws: Sequence[Value]) -> bool:
+def _is_like_draws(same: TensorValue, right: TensorValue, draws: Sequence[TensorValue]) -> bool:
     """Whether an output is as far from what it should be as outputs of a network with tiny changes are.
 
     Where a network rounds to few values, any change of the last digit may arrive as a whole step, or not at all: a few
@@ -131,12 +136,12 @@ def _unmoved(error: np.ndarray, moved: Sequence[np.ndarray]) -> np.ndarray:
     return ~(error <= judge_values.SAFETY * np.max(moved, axis=0, initial=0.0))
 
 
-def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
+def is_put_together(programs: Programs, arrays: Mapping[str, TensorValue], right: list[TensorValue]) -> bool:
     """Whether the kernels, executed one by one, compute what the result computes as a whole.
 
     Not compared are values that follow from a float that the integer type cannot hold, such as the cast of an infinity.
     """
-    values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
+    values: dict[int, TensorValue] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
     wanted = {c for c, _ in programs.plan.outputs}
     undefined: set[int] = set()
@@ -159,7 +164,7 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
     found = [values.get(c) if c in values or c in undefined else programs.constant(c) for c in outputs]
     # Bodies of control flow are executed by another implementation here.
     flow = any(isinstance(value, GraphAttr) for kernel in programs.kernels for _, value in kernel.attrs)
-    numerics: Numerics = "real" if flow else "exact"
+    numerics: NumericsName = "real" if flow else "exact"
     return all(
         compare_values("", a, b, numerics=numerics).agrees
         for c, a, b in zip(outputs, found, right, strict=True)
@@ -167,7 +172,7 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
     )
 
 
-def _beyond(left: Value, right: Value) -> np.ndarray | None:
+def _beyond(left: TensorValue, right: TensorValue) -> np.ndarray | None:
     if not isinstance(left, np.ndarray) or judge_values.incomparable(left, right) is not None:
         return None
     return judge_values.beyond(left, right, strict=False, lsb=1)

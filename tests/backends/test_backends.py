@@ -16,7 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends import Backend, Code, Kernel, Run, Writer
 from eqsat.backends.backend import Prepared
-from eqsat.backends.region import Operand
+from eqsat.backends.region import RegionOperand
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel
@@ -135,7 +135,7 @@ def test_kernels_are_the_same_from_python_and_in_c(result: eqsat.Result, inputs:
 
 
 def _described(kernel: Kernel) -> str:
-    def one(x: Operand | None) -> str:
+    def one(x: RegionOperand | None) -> str:
         if isinstance(x, np.ndarray):
             return f"constant {x.dtype}{list(x.shape)} {x.sum():.4f}"
         return "none" if x is None else f"{x.dtype}{list(x.shape)}"

@@ -11,7 +11,7 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.backends.region import Operand, Tensor
+from eqsat.backends.region import RegionOperand, Tensor
 from eqsat.codegen import c_types
 from eqsat.codegen.call_text import VendorCall, declarations
 from eqsat.codegen.compiler import find_compiler
@@ -117,7 +117,7 @@ def call(text: str, dtype: type) -> VendorCall:
     return VendorCall(text, [np.zeros(3, dtype)], [Tensor("y", ir.DataType.INT32, (3,))])
 
 
-def c_type(operand: Operand) -> str:
+def c_type(operand: RegionOperand) -> str:
     return c_types.storage(operand.dtype) if isinstance(operand, Tensor) else c_types.c_type(operand)
 
 

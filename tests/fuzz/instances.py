@@ -13,12 +13,13 @@ from eqsat.check.attempt import draw
 from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Instance, Leaf
 from eqsat.check.instance_data import DTYPES
-from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.selection import select_rules
 from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Shape
 from tests.fuzz.growing import Growing, RefusedError, Value
 from tests.fuzz.numbers import data, is_float
 

@@ -16,7 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.errors import OptimizationError
 from eqsat.model.expression import Tensor
-from eqsat.partition.partition_functions import Call
+from eqsat.partition.partition_functions import RequestedCall
 from tests.explain.saved import without_origins
 
 PRODUCT = "ccompiler.add_subtract_multiply"
@@ -55,9 +55,9 @@ def optimized(model: ir.Model, function: Callable[..., Tensor], name: str = PROD
 
 
 def test_result_and_operands() -> None:
-    seen: list[Call] = []
+    seen: list[RequestedCall] = []
 
-    def annotate(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    def annotate(call: RequestedCall, x: Tensor, y: Tensor) -> Tensor:
         seen.append(call)
         assert (x.shape, y.shape, x.dtype) == ((16, 16), (16, 16), np.float32)
         return op.StopFusion(op.CastHint(call(op.CastHint(x, dtype="uint8"), op.StopFusion(y)), dtype="int8"))
@@ -75,7 +75,7 @@ def test_result_and_operands() -> None:
 
 
 def test_a_function_may_decide_and_may_do_nothing() -> None:
-    def annotate(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    def annotate(call: RequestedCall, x: Tensor, y: Tensor) -> Tensor:
         large = x.shape is not None and isinstance(x.shape[0], int) and x.shape[0] > 100
         return op.StopFusion(call(x, y)) if large else call(x, y)
 
@@ -118,7 +118,7 @@ def test_annotations_that_are_there_are_taken_over() -> None:
     x, y = eqsat.input("x", (16, 16)), eqsat.input("y", (16, 16))
     inner = op.StopFusion(op.CastHint((op.StopFusion(x) + y) * (op.StopFusion(x) - y), dtype="int8"))
 
-    def annotate(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    def annotate(call: RequestedCall, a: Tensor, b: Tensor) -> Tensor:
         return op.StopFusion(op.CastHint(call(a, b), dtype="int8"))
 
     result = optimized(eqsat.graph(op.Exp(inner)), annotate)
@@ -132,7 +132,7 @@ def test_annotations_that_are_there_are_taken_over() -> None:
 
 
 def test_again_and_again(tmp_path: Path) -> None:
-    def annotate(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    def annotate(call: RequestedCall, x: Tensor, y: Tensor) -> Tensor:
         return op.StopFusion(op.CastHint(call(op.CastHint(x, dtype="uint8"), y), dtype="int8"))
 
     files = [tmp_path / f"{i}.onnx" for i in range(4)]
@@ -191,7 +191,7 @@ def test_a_function_takes_the_place_of_the_clause(tmp_path: Path) -> None:
 def test_operands_have_the_names_of_the_pattern(tmp_path: Path) -> None:
     seen = []
 
-    def annotate(call: Call, *operands: Tensor) -> Tensor:
+    def annotate(call: RequestedCall, *operands: Tensor) -> Tensor:
         by_name = dict(zip(call.names, operands, strict=True))
         seen.append({name: o.shape for name, o in by_name.items()})
         return call(*(op.CastHint(o, dtype="uint8") if name == "x" else o for name, o in by_name.items()))
@@ -231,7 +231,7 @@ def paired(tmp_path: Path, function: Any, clause: str = "") -> eqsat.Result:
 
 
 def test_results_are_annotated_one_by_one(tmp_path: Path) -> None:
-    def annotate(call: Call, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def annotate(call: RequestedCall, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         total, rectified = call(op.CastHint(x, dtype="int8"), y)
         return total, op.StopFusion(rectified)
 

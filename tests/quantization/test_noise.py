@@ -7,7 +7,7 @@ import pytest
 
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
-from eqsat.quantization.calibrate import Progress, calibrate
+from eqsat.quantization.calibrate import CalibrationProgress, calibrate
 from eqsat.quantization.insert import apply_scheme
 from eqsat.quantization.noise import decibel, error_power, measure_noise, measure_sqnr
 from eqsat.quantization.options import Options
@@ -110,9 +110,9 @@ def test_progress_and_limits():
     model = convolution()
     data = samples(model, 8)
     scheme = make_scheme(model, ranges(calibrate(model, data)))
-    reports: list[Progress] = []
+    reports: list[CalibrationProgress] = []
     noise = measure_noise(model, scheme, data, limit=2, progress=reports.append)
-    assert [r.done for r in reports] == list(range(1, 9)) and reports[-1] == Progress("measure", 8, 8)
+    assert [r.done for r in reports] == list(range(1, 9)) and reports[-1] == CalibrationProgress("measure", 8, 8)
     assert noise.samples == 2
     again = measure_noise(model, scheme, data, limit=2)
     np.testing.assert_array_equal(noise.weights, again.weights)

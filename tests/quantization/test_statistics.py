@@ -14,7 +14,7 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.executor import Executor
 from eqsat.execute.trace import Trace
 from eqsat.model.load import load
-from eqsat.quantization.calibrate import Progress, calibrate
+from eqsat.quantization.calibrate import CalibrationProgress, calibrate
 from eqsat.quantization.histogram import SIDE, Histogram
 from tests.quantization.networks import NETWORKS, convolution, samples
 
@@ -140,9 +140,9 @@ def test_control_flow_and_constants():
 def test_calibration_is_that_of_all_samples():
     model = convolution()
     data = samples(model, 5)
-    reports: list[Progress] = []
+    reports: list[CalibrationProgress] = []
     found = calibrate(model, data, progress=reports.append)
-    assert reports == [Progress("calibrate", i + 1, None) for i in range(5)]
+    assert reports == [CalibrationProgress("calibrate", i + 1, None) for i in range(5)]
     runs = [Executor(model).run({"x": x}, outputs=list(found.tensors)[1:]) for x in data["x"]]
     assert found.samples == 5 and next(iter(found.tensors)) == "x"
     for name, statistics in found.tensors.items():
@@ -155,9 +155,9 @@ def test_calibration_is_that_of_all_samples():
 
 def test_limit():
     model = convolution()
-    reports: list[Progress] = []
+    reports: list[CalibrationProgress] = []
     found = calibrate(model, samples(model, 5), limit=2, progress=reports.append)
-    assert found.samples == 2 and reports[-1] == Progress("calibrate", 2, 2)
+    assert found.samples == 2 and reports[-1] == CalibrationProgress("calibrate", 2, 2)
     assert same(found.tensors["x"], histogram(samples(model, 5)["x"][:2]))
     with pytest.raises(QuantizationError, match="a limit of at least one sample is required; got 0"):
         calibrate(model, samples(model, 5), limit=0)

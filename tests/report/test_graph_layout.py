@@ -8,11 +8,11 @@ import random
 import pytest
 
 from eqsat.report.drawn_graphs import place
-from eqsat.report.graph_layout import Edge, layered
+from eqsat.report.graph_layout import DrawnEdge, layered
 from eqsat.report.graphs import Graph, GraphNode, GraphRegion
 
 
-def random_graph(seed: int) -> tuple[int, list[Edge]]:
+def random_graph(seed: int) -> tuple[int, list[DrawnEdge]]:
     rng = random.Random(seed)
     count = rng.randint(1, 24)
     pairs = (sorted(rng.sample(range(count), 2)) for _ in range(rng.randint(0, 40) if count > 1 else 0))

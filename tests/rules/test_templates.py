@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, Template, Tensor
+from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, TemplateTerm, Tensor
 from eqsat.schema.types import OpKey
 from tests.rules.printing import shown
 from tests.rules.reading import rule
 
 
-def right(text: str) -> Template:
+def right(text: str) -> TemplateTerm:
     return rule(text).right[0]
 
 

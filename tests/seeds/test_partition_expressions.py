@@ -18,7 +18,7 @@ import eqsat
 from eqsat import op
 from eqsat.model.expression import Tensor
 from eqsat.model.load import load
-from eqsat.partition.partition_functions import Call
+from eqsat.partition.partition_functions import RequestedCall
 from eqsat.partition.saved import inline
 from eqsat.rules.location import rules_dir
 from tests.explain.saved import without_origins
@@ -31,7 +31,7 @@ OUTSIDE = rule("rule outside : exact\n    Exp(x)  =>  StopFusion(CastHint(Exp(x)
 SQUARES = rule("rule squares : real\n    (x + y) * (x - y)  =>  x * x - y * y")
 
 
-def realize(call: Call, *operands: Tensor) -> Tensor:
+def realize(call: RequestedCall, *operands: Tensor) -> Tensor:
     """``QPartitionExpr(call).realize()``."""
     return op.StopFusion(op.CastHint(call(*operands), dtype="int8"))
 

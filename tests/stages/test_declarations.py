@@ -18,7 +18,7 @@ from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
 from eqsat.rules.reader import read_file
-from eqsat.schema.declared_operators import Operator, declared_here
+from eqsat.schema.declared_operators import DeclaredOperator, declared_here
 
 OPERATOR = "operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n"
 TO_ACME = """
@@ -324,7 +324,7 @@ def test_the_advice_for_python_functions_leads_to_c(call: str, host: str | None,
     with_body = eqsat.operator(OPERATOR.removeprefix("operator ").strip())
     expected = np.maximum(np.sin(X), 0) * np.float32(3)
 
-    def optimized(operator: Operator) -> eqsat.Result:
+    def optimized(operator: DeclaredOperator) -> eqsat.Result:
         with eqsat.declarations(operator):
             source = eqsat.graph({"y": eqsat.op("acme").ScaledRelu(op.Sin(eqsat.input("x", (4, 8))), alpha=3.0)})
         return eqsat.optimize(source, targets=[target], declarations=[operator], default_rules=False, host=host)

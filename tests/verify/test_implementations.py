@@ -11,12 +11,13 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.model.expression import Tensor
+from eqsat.ops.evaluate import TensorValue
 from eqsat.report.table import verification_lines
 from eqsat.schema.types import Attrs, OpKey
 from eqsat.search import Search
 from eqsat.verify import verify
 from eqsat.verify.implementations import unlike_operator
-from eqsat.verify.oracle import FallbackOracle, Value
+from eqsat.verify.oracle import FallbackOracle
 from eqsat.verify.programs import Programs
 
 
@@ -25,7 +26,7 @@ class Strange(FallbackOracle):
 
     strange, change = "Exp", 0.5
 
-    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int) -> tuple[TensorValue, ...]:
         results = super().__call__(op, attrs, inputs, outputs)
         return tuple(r + np.float32(self.change) for r in results) if op.name == self.strange else results
 
@@ -72,7 +73,9 @@ g (string[3] s) => (string[3] y) {
 )
 def test_texts_that_differ_are_not_rounding(change: Callable[[np.ndarray], np.ndarray], said: str) -> None:
     class Other(FallbackOracle):
-        def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+        def __call__(
+            self, op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int
+        ) -> tuple[TensorValue, ...]:
             return tuple(change(r) for r in super().__call__(op, attrs, inputs, outputs))
 
     found = unlike_operator(

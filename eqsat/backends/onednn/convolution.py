@@ -19,7 +19,7 @@ from eqsat.backends.onednn.mapper import (
     triple,
     value,
 )
-from eqsat.backends.region import Operand, Operator, Tensor
+from eqsat.backends.region import Operator, RegionOperand, Tensor
 from eqsat.ops.windows import Windows, integers, windows
 
 
@@ -37,12 +37,12 @@ class Integers:
 
     x: Tensor
     zero: int
-    weights: Operand
+    weights: RegionOperand
     weights_zero: int
     scales: np.ndarray
 
 
-def integers_of(m: Mapper, x: Operand | None, w: Operand | None) -> Integers | None:
+def integers_of(m: Mapper, x: RegionOperand | None, w: RegionOperand | None) -> Integers | None:
     """The integers of dequantized operands; None if they are floats."""
     known = m.quantized.get(x) if isinstance(x, Tensor) else None
     origin = m.context.dequantized.get(id(w)) if isinstance(w, np.ndarray) else None
@@ -90,7 +90,7 @@ def conv(m: Mapper, node: Operator) -> None:
     m.add(op)
 
 
-def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None:
+def _real_bias(m: Mapper, op: Operation, b: RegionOperand | None, out: Tensor) -> None:
     """A float bias after a product of integers."""
     if isinstance(b, np.ndarray):
         op.bias = constant(b.astype(np.float32).ravel())
@@ -103,7 +103,7 @@ def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None
         m.add(op)
 
 
-def _convolution(m: Mapper, node: Operator, x: Tensor, w: Operand | None, out: Tensor) -> Operation:
+def _convolution(m: Mapper, node: Operator, x: Tensor, w: RegionOperand | None, out: Tensor) -> Operation:
     if w is None or not 3 <= len(x.shape) <= 5:
         raise NoPrimitive("a convolution without 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
@@ -195,7 +195,7 @@ def conv_transpose(m: Mapper, node: Operator) -> None:
 
 
 def _transposed_pads(
-    node: Operator, x: Tensor, w: Operand, out: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
+    node: Operator, x: Tensor, w: RegionOperand, out: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The elements cut off the full result on both sides, given by the pads or by the output's shape."""
     spatial = len(x.shape) - 2

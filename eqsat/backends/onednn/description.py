@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.region import Shape, Tensor
+from eqsat.backends.region import Tensor
+from eqsat.schema.types import Shape
 
 MOST_POSTS = 24
 """Links of a chain of post-operations; oneDNN takes 32, and some links become two."""

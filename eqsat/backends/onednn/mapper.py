@@ -25,8 +25,8 @@ from eqsat.backends.onednn.description import (
     Operation,
     Post,
 )
-from eqsat.backends.region import Dequantized, Operand, Operator, Shape, Tensor
-from eqsat.schema.types import OpKey
+from eqsat.backends.region import Dequantized, Operator, RegionOperand, Tensor
+from eqsat.schema.types import OpKey, Shape
 
 LINEAR = "dnnl_eltwise_linear"
 _WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "LRN", "LAYER_NORMALIZATION", "SOFTMAX")
@@ -36,7 +36,7 @@ _WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "LRN", "LAYER_NORMALIZATION", "SO
 class Quantized:
     """A float tensor that is known as integers, a scale and a zero point, and not computed unless asked for."""
 
-    source: Operand
+    source: RegionOperand
     scale: np.ndarray
     zero: int
 
@@ -77,14 +77,14 @@ class Mapper:
 
     # ---- memories --------------------------------------------------------------------------------------
 
-    def memory(self, operand: Operand) -> Memory:
+    def memory(self, operand: RegionOperand) -> Memory:
         """The memory of a tensor or a constant; what was put off is computed."""
         if isinstance(operand, np.ndarray):
             return constant(operand)
         self.settle(operand)
         return self.place(operand)
 
-    def settle(self, operand: Operand) -> None:
+    def settle(self, operand: RegionOperand) -> None:
         """Compute what was put off."""
         if isinstance(operand, Tensor) and (operand in self.quantized or operand in self.joined):
             assert self.materialize is not None
@@ -151,7 +151,7 @@ class Mapper:
 
     # ---- chains ----------------------------------------------------------------------------------------
 
-    def chain(self, x: Operand) -> Operation | None:
+    def chain(self, x: RegionOperand) -> Operation | None:
         """The operation that computes an operand, if links can be appended to it."""
         if not isinstance(x, Tensor) or x in self.quantized or x in self.joined or self.reads(x) != 1:
             return None
@@ -161,7 +161,7 @@ class Mapper:
             return None
         return found
 
-    def emit(self, x: Operand, links: Callable[[Mapper, Operation | None], list[Post]], out: Tensor) -> Operation:
+    def emit(self, x: RegionOperand, links: Callable[[Mapper, Operation | None], list[Post]], out: Tensor) -> Operation:
         """Apply post-operations to an operand, as links of a chain or as an operation of their own.
 
         Args:
@@ -194,7 +194,7 @@ class Mapper:
         operation.limits = LIMITS.get(out.dtype)
         return operation
 
-    def rides(self, r: Operand, out: Tensor, operation: Operation | None) -> Memory:
+    def rides(self, r: RegionOperand, out: Tensor, operation: Operation | None) -> Memory:
         """The second operand of a link, with as many dimensions as the result; it has to be there in time."""
         shape = (1,) * (len(out.shape) - len(r.shape)) + tuple(r.shape)
         memory = self.memory(r)
@@ -266,7 +266,7 @@ def checked(dtype: ir.DataType) -> ir.DataType:
     return dtype
 
 
-def value(operand: Operand | None) -> np.ndarray:
+def value(operand: RegionOperand | None) -> np.ndarray:
     """A parameter that has to be constant.
 
     Raises:
@@ -277,7 +277,7 @@ def value(operand: Operand | None) -> np.ndarray:
     return operand
 
 
-def number(operand: Operand | None, default: float = 0.0) -> float:
+def number(operand: RegionOperand | None, default: float = 0.0) -> float:
     """A parameter of one element, or of equal elements.
 
     Raises:
@@ -306,7 +306,7 @@ def mapping(*names: str, domain: str = "") -> Callable[[Mapping_], Mapping_]:
     return register
 
 
-def tensor(operand: Operand | None) -> Tensor:
+def tensor(operand: RegionOperand | None) -> Tensor:
     """An operand that has to be a tensor.
 
     Raises:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.backends.onednn.description import Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, scalar, tensor
 from eqsat.backends.onednn.post_operations import quantize
-from eqsat.backends.region import Operand, Operator, Tensor
+from eqsat.backends.region import Operator, RegionOperand, Tensor
 
 
 @mapping("Softmax", "LogSoftmax")
@@ -52,7 +52,7 @@ def layer_normalization(m: Mapper, node: Operator) -> None:
 
 
 def _rows(
-    m: Mapper, source: Memory, target: Memory, scale: Operand | None, bias: Operand | None, epsilon: float
+    m: Mapper, source: Memory, target: Memory, scale: RegionOperand | None, bias: RegionOperand | None, epsilon: float
 ) -> Operation:
     if source.dtype != ir.DataType.FLOAT or not 2 <= len(source.shape) <= 5:
         raise NoPrimitive("a normalization other than of float32 with 2 to 5 dimensions")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.onednn.description import LIMITS, Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import LINEAR, ConcatenatedTensor, Mapper, Quantized, number, scalar, value
-from eqsat.backends.region import Operand, Operator, Tensor
+from eqsat.backends.region import Operator, RegionOperand, Tensor
+from eqsat.schema.types import Attributes
 
-Attributes = Mapping[str, Any]
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
@@ -54,13 +53,13 @@ def map_step(m: Mapper, operator: Operator) -> None:
         _step(m, name, domain, operator.attributes, inputs, operator.output)
 
 
-def _present(x: Operand | None) -> Operand:
+def _present(x: RegionOperand | None) -> RegionOperand:
     if x is None:
         raise NoPrimitive("an absent operand")
     return x
 
 
-def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | None], out: Tensor) -> None:
+def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[RegionOperand | None], out: Tensor) -> None:
     first = _present(x[0])
     if name == "DequantizeLinear":
         dequantize(m, first, x[1:], out)
@@ -102,12 +101,12 @@ def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | No
 # ---- binary operators ----------------------------------------------------------------------------------
 
 
-def _variadic(m: Mapper, algorithm: str, x: list[Operand], out: Tensor) -> None:
+def _variadic(m: Mapper, algorithm: str, x: list[RegionOperand], out: Tensor) -> None:
     rest = x[1:]
     m.emit(x[0], lambda m, o: [Post(f"dnnl_binary_{algorithm}", operand=m.rides(r, out, o)) for r in rest], out)
 
 
-def _binary(m: Mapper, algorithm: str, a: Operand, b: Operand, out: Tensor) -> None:
+def _binary(m: Mapper, algorithm: str, a: RegionOperand, b: RegionOperand, out: Tensor) -> None:
     """The operand that is computed last carries the operation; the other one is read."""
     swapped = _position(m, b) > _position(m, a) or (tuple(a.shape) != out.shape and tuple(b.shape) == out.shape)
     if swapped and tuple(b.shape) == out.shape:
@@ -129,12 +128,12 @@ def _binary(m: Mapper, algorithm: str, a: Operand, b: Operand, out: Tensor) -> N
     m.emit(a, lambda m, o: _second(m, algorithm, other, out, o), out)
 
 
-def _position(m: Mapper, x: Operand) -> int:
+def _position(m: Mapper, x: RegionOperand) -> int:
     found = m.chain(x)
     return -1 if found is None else m.operations.index(found)
 
 
-def _second(m: Mapper, algorithm: str, r: Operand, out: Tensor, operation: Operation | None) -> list[Post]:
+def _second(m: Mapper, algorithm: str, r: RegionOperand, out: Tensor, operation: Operation | None) -> list[Post]:
     """A binary operation with an operand, which may be known as integers."""
     known = m.quantized.get(r) if isinstance(r, Tensor) else None
     if known is not None and algorithm in ("add", "sub") and known.scale.size == 1 and operation is not None:
@@ -167,7 +166,7 @@ def scaled(m: Mapper, scale: np.ndarray, rank: int) -> Post:
     return Post("dnnl_binary_mul", operand=Memory(ir.DataType.FLOAT, shape, array=scale.astype(np.float32)))
 
 
-def dequantize(m: Mapper, x: Operand, parameters: list[Operand | None], out: Tensor) -> None:
+def dequantize(m: Mapper, x: RegionOperand, parameters: list[RegionOperand | None], out: Tensor) -> None:
     """``(x - zero) * scale``: put off where integers may be enough, links where x is computed here."""
     scale, zero = value(parameters[0]), number(parameters[1] if len(parameters) > 1 else None)
     if m.chain(x) is None and isinstance(x, Tensor) and x.dtype in _BYTES:
@@ -176,7 +175,7 @@ def dequantize(m: Mapper, x: Operand, parameters: list[Operand | None], out: Ten
     m.emit(x, lambda m, o: [Post(LINEAR, 1.0, -zero), scaled(m, scale, len(out.shape))], out)
 
 
-def quantize(m: Mapper, x: Operand, parameters: list[Operand | None], out: Tensor) -> None:
+def quantize(m: Mapper, x: RegionOperand, parameters: list[RegionOperand | None], out: Tensor) -> None:
     """``round(x / scale) + zero`` within the limits of the type."""
     scale, zero = value(parameters[0]), number(parameters[1] if len(parameters) > 1 else None)
     if out.dtype not in _BYTES:
@@ -238,7 +237,9 @@ def _join(m: Mapper, joined: ConcatenatedTensor, scale: float, zero: int, out: T
     m.add(Operation("CONCAT", m.place(out), sources=parts, numbers={"axis": joined.axis}))
 
 
-def _through_floats(m: Mapper, x: Operand, parameters: list[Operand | None], middle: list[Post], out: Tensor) -> None:
+def _through_floats(
+    m: Mapper, x: RegionOperand, parameters: list[RegionOperand | None], middle: list[Post], out: Tensor
+) -> None:
     """A function of a quantized tensor, quantized again."""
     scale, zero = number(parameters[0]), number(parameters[1])
     to_scale, to_zero = number(parameters[2]), number(parameters[3])
@@ -251,7 +252,7 @@ def _through_floats(m: Mapper, x: Operand, parameters: list[Operand | None], mid
     m.emit(x, links, out)
 
 
-def _quantized_binary(m: Mapper, name: str, x: list[Operand | None], out: Tensor) -> None:
+def _quantized_binary(m: Mapper, name: str, x: list[RegionOperand | None], out: Tensor) -> None:
     """QLinearAdd and QLinearMul: one operand carries the chain, the other one is read directly."""
     a, b = _present(x[0]), _present(x[3])
     pa, pb = (number(x[1]), number(x[2])), (number(x[4]), number(x[5]))

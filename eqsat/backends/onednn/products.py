@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.backends.onednn.convolution import Integers, finish, integers_of, scale_sums
 from eqsat.backends.onednn.description import Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, tensor, value
-from eqsat.backends.region import Operand, Operator, Tensor
+from eqsat.backends.region import Operator, RegionOperand, Tensor
 
 
 @mapping("MatMul")
@@ -85,7 +85,7 @@ def qgemm(m: Mapper, node: Operator) -> None:
         finish(op, m, out, 1.0, zero)
 
 
-def _signed(b: Operand | None) -> Operand:
+def _signed(b: RegionOperand | None) -> RegionOperand:
     if b is None or (b.dtype != np.int8 if isinstance(b, np.ndarray) else b.dtype != ir.DataType.INT8):
         raise NoPrimitive("weights that are not signed")
     return b
@@ -100,7 +100,7 @@ def _scaled(op: Operation, found: Integers) -> Operation:
     return op
 
 
-def _row(c: Operand, out: Tensor) -> np.ndarray | None:
+def _row(c: RegionOperand, out: Tensor) -> np.ndarray | None:
     """A bias that is the same for all rows; None if it is not, or not constant."""
     if not isinstance(c, np.ndarray) or (c.ndim > 1 and c.shape[-2] != 1) or c.ndim > 2:
         return None
@@ -108,7 +108,7 @@ def _row(c: Operand, out: Tensor) -> np.ndarray | None:
 
 
 def _product(
-    m: Mapper, a: Operand | None, b: Operand | None, out: Tensor, flip_a: bool = False, flip_b: bool = False
+    m: Mapper, a: RegionOperand | None, b: RegionOperand | None, out: Tensor, flip_a: bool = False, flip_b: bool = False
 ) -> Operation:
     """A product of matrices, or of stacks of them; a flipped matrix is a look at it in another order."""
     if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
@@ -137,7 +137,9 @@ def _stack(m: Mapper, memory: Memory, rank: int) -> Memory:
     return m.view(memory, (1,) * lead + memory.shape)
 
 
-def _flattened(m: Mapper, a: Tensor, b: Operand | None, out: Tensor, flip_a: bool, flip_b: bool) -> Operation | None:
+def _flattened(
+    m: Mapper, a: Tensor, b: RegionOperand | None, out: Tensor, flip_a: bool, flip_b: bool
+) -> Operation | None:
     """An inner product of images, where the matrix is a look at these that this kernel takes; None if it is not."""
     memory = m.context.memories.get(a)
     look = None if memory is None else m.producers.get(memory)

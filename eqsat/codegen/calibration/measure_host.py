@@ -31,8 +31,8 @@ from eqsat.targets.find_targets import GENERATED, load_host
 from eqsat.targets.numbers import Numeral, numerals, rewritten
 from eqsat.targets.validate import validate
 
-Measured = Sequence[tuple[KernelInfo, float]]
-Progress = Callable[[str, int, int], None]
+MeasuredKernels = Sequence[tuple[KernelInfo, float]]
+MeasuringProgress = Callable[[str, int, int], None]
 """Called with what is being measured, the number of probes done, and the number of all probes."""
 
 _WINOGRAD = "Winograd's algorithm"
@@ -85,7 +85,7 @@ class MeasuredHost:
 
 
 def calibrate(
-    host: str | Path = GENERATED, *, seconds: float = SECONDS, progress: Progress | None = None
+    host: str | Path = GENERATED, *, seconds: float = SECONDS, progress: MeasuringProgress | None = None
 ) -> MeasuredHost:
     """Measures this machine with generated C.
 
@@ -134,7 +134,7 @@ def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
     return [(k, taken) for k, taken in found if k.what != "Copy" or work(k.task).bytes > _SMALL]
 
 
-def calibrated(target: Target, text: str, measured: Measured) -> MeasuredHost:
+def calibrated(target: Target, text: str, measured: MeasuredKernels) -> MeasuredHost:
     """The host's file with the numbers that follow from measured kernels.
 
     Args:
@@ -167,7 +167,7 @@ def read_again(target: Target, text: str) -> Target:
     return after
 
 
-def spread(target: Target, measured: Measured) -> float:
+def spread(target: Target, measured: MeasuredKernels) -> float:
     """The factor within which half of the kernels are predicted."""
     return float(np.exp(statistics.median(abs(np.log(predict(k, target) / seconds)) for k, seconds in measured)))
 

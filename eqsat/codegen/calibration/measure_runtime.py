@@ -20,10 +20,10 @@ import onnx_ir as ir
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from eqsat.codegen.calibration.fit import fit_expressions
-from eqsat.codegen.calibration.measure_host import PROBES, MeasuredHost, Progress, host_and_text, read_again
+from eqsat.codegen.calibration.measure_host import PROBES, MeasuredHost, MeasuringProgress, host_and_text, read_again
 from eqsat.codegen.calibration.runtime_kernels import RuntimeKernel, drawn, kernels_of
 from eqsat.errors import CodegenError
-from eqsat.model.load import Source, load
+from eqsat.model.load import GivenModel, load
 from eqsat.model.read.dims import free_sizes
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
@@ -44,7 +44,7 @@ _OF_C = 2.0
 _LEAST_SECONDS = 2e-7
 """A difference below this is that of the clock."""
 
-Measured = Sequence[tuple[RuntimeKernel, float]]
+MeasuredNodes = Sequence[tuple[RuntimeKernel, float]]
 
 
 def is_runtime(host: Target) -> bool:
@@ -53,7 +53,7 @@ def is_runtime(host: Target) -> bool:
 
 
 def calibrate_runtime(
-    host: str | Path, *, seconds: float = _OF_C, progress: Progress | None = None, on: Source | None = None
+    host: str | Path, *, seconds: float = _OF_C, progress: MeasuringProgress | None = None, on: GivenModel | None = None
 ) -> MeasuredHost:
     """Measures this machine with ONNX Runtime.
 
@@ -86,14 +86,14 @@ def calibrate_runtime(
     return calibrated_runtime(target, text, measured)
 
 
-def _sized(source: Source) -> ir.Model:
+def _sized(source: GivenModel) -> ir.Model:
     """A model whose free sizes are bound to typical values."""
     model = load(source)
     sizes = {name: size.typical for name, size in free_sizes(model, {}).items()}
     return load(source, dims=sizes) if sizes else model
 
 
-def calibrated_runtime(target: Target, text: str, measured: Measured) -> MeasuredHost:
+def calibrated_runtime(target: Target, text: str, measured: MeasuredNodes) -> MeasuredHost:
     """The host's file with the numbers that follow from measured kernels.
 
     Args:
@@ -111,7 +111,7 @@ def calibrated_runtime(target: Target, text: str, measured: Measured) -> Measure
     return MeasuredHost(target, new, changes, measured, _spread(measured, {}), _spread(measured, changes))
 
 
-def _spread(measured: Measured, changes: dict[Numeral, float]) -> float:
+def _spread(measured: MeasuredNodes, changes: dict[Numeral, float]) -> float:
     """The factor within which half of the kernels are predicted."""
     values = {number.place: value for number, value in changes.items()}
     off = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.model.load import load
 from eqsat.model.shadowing import defined_names, defined_values
@@ -19,7 +19,11 @@ from eqsat.schema.size_questions import as_dim
 
 
 def body_model(
-    model: ir.Model, graph: ir.Graph, given: Sequence[Operand], captured: Mapping[str, Operand], results: Sequence[int]
+    model: ir.Model,
+    graph: ir.Graph,
+    given: Sequence[ProgramOperand],
+    captured: Mapping[str, ProgramOperand],
+    results: Sequence[int],
 ) -> ir.Model:
     """A body as a model of its own, loaded.
 

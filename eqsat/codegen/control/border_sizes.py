@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.codegen.program import Operand, ProgramTensor
+from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
@@ -42,7 +42,7 @@ class ReceivedSizes:
         shape = tuple(map(self.size, operand.shape))
         return operand if shape == operand.shape else ProgramTensor(operand.name, operand.dtype, shape)
 
-    def operand(self, operand: Operand) -> Operand:
+    def operand(self, operand: ProgramOperand) -> ProgramOperand:
         """A tensor as it is called inside, an array of sizes in those of inside, or a constant."""
         if isinstance(operand, ProgramTensor):
             return self.tensor(operand)

@@ -16,8 +16,8 @@ from eqsat.codegen.control.border_sizes import ReceivedSizes
 from eqsat.codegen.control.control_node import OperandSource
 from eqsat.codegen.control.lowering import Lowering, dtype_of
 from eqsat.codegen.found_sizes import Unbounded
-from eqsat.codegen.program import Operand, Program, ProgramTensor
-from eqsat.codegen.value_ranges import Range
+from eqsat.codegen.program import Program, ProgramOperand, ProgramTensor
+from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.model.shadowing import defined_values
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
@@ -25,7 +25,7 @@ from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, is_free, substituted, symbols
 from eqsat.schema.symbol import LARGEST
 
-Axis = tuple[int, int]
+StateAxis = tuple[int, int]
 """Number of a state, and an axis of it."""
 Lowered = tuple[Program, dict[ProgramTensor, OperandSource]]
 
@@ -54,14 +54,14 @@ class GrowingBody:
 
     lowering: Lowering
     graph: ir.Graph
-    given: Sequence[tuple[Operand, OperandSource]]
+    given: Sequence[tuple[ProgramOperand, OperandSource]]
     states: Sequence[int]
     labels: Sequence[str]
     results: Sequence[int]
     rounds: int | None
-    inner: dict[Axis, int] = field(default_factory=dict)
-    last: dict[Axis, int] = field(default_factory=dict)
-    outer: dict[Axis, int] = field(default_factory=dict)
+    inner: dict[StateAxis, int] = field(default_factory=dict)
+    last: dict[StateAxis, int] = field(default_factory=dict)
+    outer: dict[StateAxis, int] = field(default_factory=dict)
 
     def lowered(self) -> Lowered | None:
         """The body's program and what its inputs are, None if there are problems."""
@@ -109,7 +109,7 @@ class GrowingBody:
         known = self.given[self.states[state]][0].shape
         return tuple(self.inner.get((state, a), self.lowering.sizes.size(n)) for a, n in enumerate(known))
 
-    def after(self, axis: Axis, rounds: int | None) -> int | None:
+    def after(self, axis: StateAxis, rounds: int | None) -> int | None:
         """The size after the last round, None if it is not known before.
 
         Args:
@@ -121,7 +121,7 @@ class GrowingBody:
             return None
         return self._initial()[axis[0]].shape[axis[1]] + change * rounds
 
-    def _initial(self) -> list[Operand]:
+    def _initial(self) -> list[ProgramOperand]:
         return [self.given[number][0] for number in self.states]
 
     def _attempt(self) -> Lowered | None:
@@ -139,10 +139,10 @@ class GrowingBody:
             given[self.states[k]] = ProgramTensor(name, dtype_of(x), shape), source
         return lowering.lowered(self.graph, given, self.results)
 
-    def _changed(self, program: Program) -> list[Axis]:
+    def _changed(self, program: Program) -> list[StateAxis]:
         """Axes that were not known to vary, and do; notes what a round makes of the others."""
         last = [tensor for _, tensor in program.outputs][1 : 1 + len(self.states)]
-        found: list[Axis] = []
+        found: list[StateAxis] = []
         for k, (x, y) in enumerate(zip(self._initial(), last, strict=True)):
             if len(x.shape) != len(y.shape) or dtype_of(x) != y.dtype:
                 continue
@@ -153,7 +153,7 @@ class GrowingBody:
                     found.append((k, a))
         return found
 
-    def _name(self, axis: Axis) -> str:
+    def _name(self, axis: StateAxis) -> str:
         """A name for the size of an axis that no other size of the body has."""
         dims = (d for v in defined_values(self.graph) if v.shape is not None for d in v.shape)
         taken = {name for d in dims for name in re.findall(r"[A-Za-z_]\w*", str(d))} | self.lowering.sizes.ranges.keys()
@@ -161,8 +161,8 @@ class GrowingBody:
 
 
 def bounded(
-    inner: Mapping[Axis, int], initial: Mapping[Axis, int], last: Mapping[Axis, int], rounds: int | None
-) -> dict[Axis, Range]:
+    inner: Mapping[StateAxis, int], initial: Mapping[StateAxis, int], last: Mapping[StateAxis, int], rounds: int | None
+) -> dict[StateAxis, IntegerRange]:
     """The least and the greatest size of axes that rounds change; the latter is ``LARGEST`` where nothing bounds it.
 
     Args:
@@ -177,7 +177,7 @@ def bounded(
     def depends(size: int) -> bool:
         return is_free(size) and any(s.name in own for s in symbols(size))
 
-    found: dict[Axis, Range] = {}
+    found: dict[StateAxis, IntegerRange] = {}
     for axis, size in inner.items():
         low, high = bounds(initial[axis])
         less, more = bounds(last[axis] - size)

@@ -15,9 +15,9 @@ from eqsat.codegen.control.control_node import CONTROL, Control, OperandSource, 
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import Operand, Program, ProgramNode, ProgramTensor
+from eqsat.codegen.program import Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
-from eqsat.codegen.value_ranges import Range
+from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size_questions import as_dim
@@ -31,11 +31,11 @@ class BodyPlanner(Protocol):
         self,
         name: str,
         graph: ir.Graph,
-        given: Sequence[Operand],
-        captured: Mapping[str, Operand],
+        given: Sequence[ProgramOperand],
+        captured: Mapping[str, ProgramOperand],
         results: Sequence[int],
         sizes: FreeSizes,
-        ranges: Sequence[Range | None],
+        ranges: Sequence[IntegerRange | None],
     ) -> Program | None:
         """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``.
 
@@ -66,8 +66,8 @@ class ControlNode:
     name: str
     op: OpKey
     attrs: Attrs
-    operands: Sequence[Operand | None]
-    captured: Mapping[str, Operand | None]
+    operands: Sequence[ProgramOperand | None]
+    captured: Mapping[str, ProgramOperand | None]
     types: Sequence[TensorType | None]
     used: Sequence[bool]
     names: Sequence[str]
@@ -84,7 +84,7 @@ class Lowering(ABC):
         round: Between which numbers the number of the round lies.
     """
 
-    round: Range | None = None
+    round: IntegerRange | None = None
 
     def __init__(self, node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> None:
         self.node = node
@@ -93,15 +93,15 @@ class Lowering(ABC):
         self.problems = problems
         self.found = found
         self.nodes: list[ProgramNode] = []
-        self.results: list[Operand | None] = [None] * len(node.used)
-        self.inputs: list[Operand | None] = []
+        self.results: list[ProgramOperand | None] = [None] * len(node.used)
+        self.inputs: list[ProgramOperand | None] = []
         self.sizes = ReceivedSizes()
 
     @abstractmethod
     def lower(self) -> None:
         """Makes the nodes and the results."""
 
-    def operand(self, operand: Operand) -> int:
+    def operand(self, operand: ProgramOperand) -> int:
         """Number of an operand of the node; one that several bodies read is an operand once."""
         for k, known in enumerate(self.inputs):
             if known is operand:
@@ -115,7 +115,7 @@ class Lowering(ABC):
         return found.graph
 
     def lowered(
-        self, graph: ir.Graph, given: Sequence[tuple[Operand, OperandSource]], results: Sequence[int]
+        self, graph: ir.Graph, given: Sequence[tuple[ProgramOperand, OperandSource]], results: Sequence[int]
     ) -> tuple[Program, dict[ProgramTensor, OperandSource]] | None:
         """A body's program, and what its inputs are."""
         captured = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
@@ -135,7 +135,7 @@ class Lowering(ABC):
         ]
         return program, dict(zip(program.inputs, sources, strict=True))
 
-    def _between(self, operand: Operand, kind: str) -> Range | None:
+    def _between(self, operand: ProgramOperand, kind: str) -> IntegerRange | None:
         if is_sizes(operand):
             return None
         return self.round if kind == "round" else self.found.ranges.of(operand)
@@ -166,7 +166,7 @@ class Lowering(ABC):
             ProgramNode(self.node.name, self.node.op, {CONTROL: control}, list(self.inputs), outputs, dtype)
         )
 
-    def written(self, operand: Operand) -> Operand:
+    def written(self, operand: ProgramOperand) -> ProgramOperand:
         """An array of sizes as a tensor."""
         if isinstance(operand, np.ndarray) and is_sizes(operand):
             return self.found.written(f"{self.node.name}_sizes_{len(self.inputs)}", operand)
@@ -183,14 +183,14 @@ def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
     return next(v.captured for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
 
 
-def _is_received(operand: Operand) -> bool:
+def _is_received(operand: ProgramOperand) -> bool:
     """Whether an operand is an input of the body's model: constants are part of it."""
     return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
-def dtype_of(operand: Operand) -> ir.DataType:
+def dtype_of(operand: ProgramOperand) -> ir.DataType:
     return operand.dtype if isinstance(operand, ProgramTensor) else ir.DataType.from_numpy(operand.dtype)
 
 
-def shown_type(operand: Operand) -> TensorType:
+def shown_type(operand: ProgramOperand) -> TensorType:
     return TensorType(dtype_of(operand), tuple(map(as_dim, operand.shape)))

@@ -22,7 +22,7 @@ from eqsat.codegen.control.growing_values import GrowingBody
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Operand, Program, ProgramNode, ProgramTensor
+from eqsat.codegen.program import IDENTITY, Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements
 from eqsat.schema.attributes import attr
 from eqsat.schema.size import bounds
@@ -45,10 +45,10 @@ class _Carried:
         first: Their values before the first round.
     """
 
-    given: list[tuple[Operand, OperandSource]]
+    given: list[tuple[ProgramOperand, OperandSource]]
     places: list[int] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
-    first: list[Operand] = field(default_factory=list)
+    first: list[ProgramOperand] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class LoopLowering(Lowering):
             tuple(variable for variable, _ in self.found_last),
         )
 
-    def _most(self, limit: Operand | None) -> int | None:
+    def _most(self, limit: ProgramOperand | None) -> int | None:
         """The greatest number of rounds that data may say, None where nothing bounds it."""
         between = self.found.ranges.of(limit) if isinstance(limit, ProgramTensor) else None
         return None if between is None or between[1] >= LARGEST else max(between[1], 0)
@@ -218,7 +218,7 @@ class LoopLowering(Lowering):
         self,
         program: Program,
         states: Sequence[int],
-        initial: Sequence[Operand | None],
+        initial: Sequence[ProgramOperand | None],
         rows: Sequence[int],
         rounds: int | None,
         limit: int | None,
@@ -253,7 +253,7 @@ class LoopLowering(Lowering):
         return None if refused or self.problems.nodes else outputs
 
     def _last_shape(
-        self, state: int, first: Operand, last: ProgramTensor, rounds: int | None
+        self, state: int, first: ProgramOperand, last: ProgramTensor, rounds: int | None
     ) -> tuple[int, ...] | None:
         """The shape of a state after the last round, None where it is not known."""
         if self.growing is None or self.growing.shape(state) is None:
@@ -339,7 +339,7 @@ class LoopLowering(Lowering):
         in_axes, out_axes = _ints(attrs, "scan_input_axes"), _ints(attrs, "scan_output_axes")
         in_back, out_back = _ints(attrs, "scan_input_directions"), _ints(attrs, "scan_output_directions")
         graph = self.graph("body")
-        given: list[tuple[Operand, OperandSource]] = []
+        given: list[tuple[ProgramOperand, OperandSource]] = []
         rounds = 0
         for k, x in enumerate(operands):
             assert x is not None
@@ -377,7 +377,7 @@ class LoopLowering(Lowering):
                 perm.insert(axis, 0)
                 self.results[number] = self._moved(raw, tuple(perm))
 
-    def _moved(self, x: Operand, perm: tuple[int, ...]) -> Operand:
+    def _moved(self, x: ProgramOperand, perm: tuple[int, ...]) -> ProgramOperand:
         """The operand with its axes in another order."""
         if perm == tuple(range(len(perm))):
             return x
@@ -388,7 +388,7 @@ class LoopLowering(Lowering):
         return moved
 
 
-def _stated_rounds(limit: Operand | None, condition: Operand | None) -> int | None:
+def _stated_rounds(limit: ProgramOperand | None, condition: ProgramOperand | None) -> int | None:
     """As many rounds as the operands of a ``Loop`` say at most, None where data decides that."""
     if isinstance(condition, np.ndarray) and not condition.reshape(-1)[0]:
         return 0
@@ -413,11 +413,11 @@ def _constant(program: Program, tensor: ProgramTensor) -> bool | None:
     return bool(made.inputs[0].reshape(-1)[0])
 
 
-def _is_true(condition: Operand | None) -> bool:
+def _is_true(condition: ProgramOperand | None) -> bool:
     return condition is None or (isinstance(condition, np.ndarray) and bool(condition.reshape(-1)[0]))
 
 
-def _like(name: str, operand: Operand) -> ProgramTensor:
+def _like(name: str, operand: ProgramOperand) -> ProgramTensor:
     return ProgramTensor(name, dtype_of(operand), operand.shape)
 
 

@@ -11,10 +11,17 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.expression_table import Argument, Expression, expression, vector_expression
+from eqsat.codegen.expressions.expression_table import (
+    Argument,
+    Expression,
+    GivenArguments,
+    expression,
+    vector_expression,
+)
 from eqsat.codegen.expressions.forms import FLOATS, fill, form, gaps
-from eqsat.codegen.expressions.qlinear import Arguments, Attributes, in_bytes, quantized, real, zero_of
+from eqsat.codegen.expressions.qlinear import in_bytes, quantized, real, zero_of
 from eqsat.codegen.isa import Isa
+from eqsat.schema.types import Attributes
 
 _MS = "com.microsoft"
 
@@ -105,7 +112,7 @@ def fast_gelu_vector(attributes: Mapping[str, Any], arguments: Sequence[str | No
 
 
 @in_bytes("QLinearLeakyRelu", 5)
-def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
+def qlinear_leaky_relu(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression:
     """Leaky ReLU of a quantized operand."""
     x, x_scale, x_zero, y_scale, y_zero = arguments
     slope = f"((float){x} - {zero_of(x_zero)} >= 0 ? 1.0f : {c_types.literal(attributes['alpha'], ir.DataType.FLOAT)})"
@@ -113,7 +120,7 @@ def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.
 
 
 @in_bytes("QLinearSigmoid", 5)
-def qlinear_sigmoid(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
+def qlinear_sigmoid(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression:
     """Sigmoid of a quantized operand."""
     x, x_scale, x_zero, y_scale, y_zero = arguments
     return quantized(f"sigmoid_float({real(x, x_scale, x_zero)})", y_scale, y_zero, result)

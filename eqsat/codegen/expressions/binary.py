@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
 
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.c_functions import needed
-from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
+from eqsat.codegen.expressions.expression_table import Expression, GivenArguments, expression
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, SIGNED, fill, form, gaps, kind
-
-Attributes = Mapping[str, Any]
-Arguments = Sequence[Argument | None]
+from eqsat.schema.types import Attributes
 
 for _name, _symbol in {
     "Equal": "==",
@@ -34,7 +30,7 @@ form("Div", floats="{a} / {b}", signed="({T})divide_i{bits}({a}, {b})", unsigned
 
 
 @expression("Mod")
-def modulo(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def modulo(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """Remainder with the divisor's sign, or with ``fmod`` the dividend's; by zero it is 0 in integers."""
     fmod = bool(attributes.get("fmod"))
     text = {
@@ -46,7 +42,7 @@ def modulo(attributes: Attributes, arguments: Arguments, result: ir.DataType) ->
 
 
 @expression("Pow")
-def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def power(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """``a ** b`` in the type of ``a``; integers wrap around, and a negative or real exponent goes through float64."""
     a, b = arguments
     assert a is not None and b is not None
@@ -70,7 +66,7 @@ def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
 
 
 @expression("BitShift")
-def bit_shift(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def bit_shift(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """Shift of integers, to the right with the sign; a shift by all bits or more leaves only the sign."""
     if result not in INTEGERS:
         return None
@@ -92,7 +88,7 @@ def _extreme(name: str, symbol: str, function: str) -> None:
             return f"{function}_{c_types.computed(result)}({a}, {b})"
         return f"({a} {symbol} {b} ? {a} : {b})"
 
-    def write(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    def write(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
         if result not in FLOATS and (result not in INTEGERS or len(arguments) > 8):
             return None
         text = reduce(lambda a, b: pair(a, b, result), [str(x) for x in arguments if x is not None])
@@ -106,7 +102,7 @@ _extreme("Min", "<", "minimum")
 
 
 @expression("Sum")
-def total(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+def total(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> str | None:
     """Sum of the operands, from left to right."""
     if result not in FLOATS:
         return None
@@ -114,14 +110,14 @@ def total(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
 
 
 @expression("Mean")
-def mean(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+def mean(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> str | None:
     """Mean of the operands."""
     found = total(attributes, arguments, result)
     return None if found is None else f"{found} / {len(arguments)}"
 
 
 @expression("Clip")
-def clip(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def clip(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """``min(max(x, low), high)``; with ``low > high`` everything is ``high``."""
     x, low, high = [*arguments, None, None][:3]
     if result not in FLOATS | INTEGERS:
@@ -138,7 +134,7 @@ def clip(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> E
 
 
 @expression("Where")
-def where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+def where(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> str | None:
     """``x`` where the condition holds, else ``y``."""
     condition, x, y = arguments
     return f"({condition} ? {x} : {y})"

@@ -41,13 +41,17 @@ class Argument:
         return self.text
 
 
+GivenArguments = Sequence[Argument | None]
+"""Arguments of an operator; None for an absent one."""
+
+
 Scalar = Callable[[Mapping[str, Any], Sequence[Argument | None], ir.DataType], Expression | str | None]
 """(attributes, arguments, element type of the result) -> expression; None if these types are not supported."""
-Vector = Callable[[Mapping[str, Any], Sequence[str | None], Isa], Expression | str | None]
+VectorExpression = Callable[[Mapping[str, Any], Sequence[str | None], Isa], Expression | str | None]
 """(attributes, arguments, instruction set) -> expression over float vectors; None if not supported."""
 
 _SCALAR: dict[OpKey, Scalar] = {}
-_VECTOR: dict[OpKey, Vector] = {}
+_VECTOR: dict[OpKey, VectorExpression] = {}
 
 
 def expression(*names: str, domain: str = "") -> Callable[[Scalar], Scalar]:
@@ -63,10 +67,10 @@ def expression(*names: str, domain: str = "") -> Callable[[Scalar], Scalar]:
     return add
 
 
-def vector_expression(*names: str, domain: str = "") -> Callable[[Vector], Vector]:
+def vector_expression(*names: str, domain: str = "") -> Callable[[VectorExpression], VectorExpression]:
     """Register the decorated function as the float vector expression of operators."""
 
-    def add(function: Vector) -> Vector:
+    def add(function: VectorExpression) -> VectorExpression:
         for name in names:
             if OpKey(domain, name) in _VECTOR:
                 raise ValueError(f"{name} has two vector expressions")

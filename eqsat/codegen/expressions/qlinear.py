@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import onnx_ir as ir
 
 from eqsat.codegen.expressions.c_functions import needed
-from eqsat.codegen.expressions.expression_table import Argument, Expression, Scalar, expression
+from eqsat.codegen.expressions.expression_table import Argument, Expression, GivenArguments, Scalar, expression
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.types import Attributes
 
 _MS = "com.microsoft"
-Attributes = Mapping[str, Any]
-Arguments = Sequence[Argument | None]
-_Bytes = Callable[[Attributes, Arguments, ir.DataType], Expression]
+_Bytes = Callable[[Attributes, GivenArguments, ir.DataType], Expression]
 
 
 def zero_of(argument: Argument | None) -> str:
@@ -44,7 +42,7 @@ def in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
 
     def register(write: _Bytes) -> Scalar:
         @expression(name, domain=_MS)
-        def checked(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+        def checked(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
             given = [*arguments, *[None] * (operands - len(arguments))]
             return write(attributes, given, result) if result in BYTES else None
 
@@ -54,7 +52,7 @@ def in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
 
 
 @in_bytes("QLinearAdd", 8)
-def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
+def qlinear_add(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression:
     """Sum: the zero points in one constant, then one fused multiply-add (exact in double) for each operand."""
     a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
     values = f"{a}, {b}, {a_scale} / {c_scale}, {b_scale} / {c_scale}"
@@ -62,7 +60,7 @@ def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataTyp
 
 
 @in_bytes("QLinearMul", 8)
-def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
+def qlinear_mul(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression:
     """Product: the exact integer product, scaled, offset and then rounded."""
     a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
     values = f"(float){a} - {zero_of(a_zero)}, (float){b} - {zero_of(b_zero)}, {a_scale} * {b_scale} / {c_scale}"
@@ -70,7 +68,7 @@ def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataTyp
 
 
 @in_bytes("QLinearWhere", 9)
-def qlinear_where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
+def qlinear_where(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression:
     """Selection, both operands converted to the output's parameters."""
     condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = arguments
     left = quantized(real(x, x_scale, x_zero), z_scale, z_zero, result)

@@ -5,20 +5,16 @@ Rounding is half to even and results saturate; divisions and products are single
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import FLOAT8, conversion
-from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
+from eqsat.codegen.expressions.expression_table import Argument, Expression, GivenArguments, expression
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.schema.types import Attributes
 
 _T = ir.DataType
-Attributes = Mapping[str, Any]
-Arguments = Sequence[Argument | None]
 _BITS = {_T.INT4: 4, _T.UINT4: 4, _T.INT2: 2, _T.UINT2: 2}
 
 
@@ -44,7 +40,7 @@ def _found(text: str) -> Expression:
 
 @expression("QuantizeLinear")
 @expression("QuantizeLinear", domain="com.microsoft")
-def quantize_linear(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def quantize_linear(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """``saturate(round(x / scale) + zero)``."""
     x, scale, zero = [*arguments, None][:3]
     assert x is not None and scale is not None
@@ -79,7 +75,7 @@ def _half(ratio: str, precision: ir.DataType, zero: Argument | None, result: ir.
 
 @expression("DequantizeLinear")
 @expression("DequantizeLinear", domain="com.microsoft")
-def dequantize_linear(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def dequantize_linear(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """``(x - zero) * scale`` in float32."""
     x, scale, zero = [*arguments, None][:3]
     assert x is not None and scale is not None
@@ -95,7 +91,7 @@ def dequantize_linear(attributes: Attributes, arguments: Arguments, result: ir.D
 
 
 @expression("Requantize", domain="eqsat")
-def requantize(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def requantize(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> Expression | None:
     """``(x - in_zero) * in_scale / out_scale``, rounded, plus ``out_zero``, saturated."""
     x, in_scale, in_zero, out_scale, out_zero = arguments
     assert x is not None and in_zero is not None

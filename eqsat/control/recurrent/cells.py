@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.control.recurrent.lanes import Atom, LaneBlock, Lanes, Monomial, RowSource, masks, without_mask
+from eqsat.control.recurrent.lanes import LaneAtom, LaneBlock, LaneMonomial, Lanes, RowSource, masks, without_mask
 
 ONNX_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 
@@ -110,7 +110,10 @@ def _cell(lanes: Lanes, made: Mapping[str, LaneBlock], h: str, c: str | None) ->
 
 def _is_state(block: LaneBlock, name: str) -> bool:
     return (
-        not block.constant.any() and not block.linear and list(block.lanes) == [(Atom("base", name),)] and _ones(block)
+        not block.constant.any()
+        and not block.linear
+        and list(block.lanes) == [(LaneAtom("base", name),)]
+        and _ones(block)
     )
 
 
@@ -129,7 +132,7 @@ class _Matcher:
         made, cell = blocks
         leave, outer = self._output(made, cell)
         coupled = False
-        c = Atom("base", self.states[1])
+        c = LaneAtom("base", self.states[1])
         products = self._products(cell)
         if products.get((c,)) == 1.0:
             coupled = True
@@ -166,7 +169,7 @@ class _Matcher:
             raise CellMismatch
         return Cell("LSTM", self.states, gates, made, outer=outer, input_forget=coupled)
 
-    def _output(self, made: LaneBlock, cell: LaneBlock) -> tuple[Atom, str]:
+    def _output(self, made: LaneBlock, cell: LaneBlock) -> tuple[LaneAtom, str]:
         """The output gate, and the activation of the cell's state."""
         products = self._products(made)
         if len(products) != 1:
@@ -184,7 +187,7 @@ class _Matcher:
 
     def gru(self, made: LaneBlock) -> Cell | None:
         products = self._products(made)
-        h = Atom("base", self.states[0])
+        h = LaneAtom("base", self.states[0])
         if len(products) != 3:
             return None
         pairs = [m for m in products if len(m) == 2]
@@ -208,7 +211,7 @@ class _Matcher:
             return None
         return self._with_candidate(made, gate, new)
 
-    def _with_candidate(self, made: LaneBlock, update: Gate, new: Atom) -> Cell:
+    def _with_candidate(self, made: LaneBlock, update: Gate, new: LaneAtom) -> Cell:
         inner = self.lanes.inside[new.key]
         h = self.states[0]
         resets = [(m, a) for m in inner.lanes for a in m if a.kind == "activation"]
@@ -256,10 +259,10 @@ class _Matcher:
             return False
         return True
 
-    def _reset_state(self, source: RowSource) -> tuple[Atom, Atom]:
+    def _reset_state(self, source: RowSource) -> tuple[LaneAtom, LaneAtom]:
         """The reset gate and the state that a computed row is the product of."""
         products = self._products(self.lanes.inside[source.key])
-        h = Atom("base", self.states[0])
+        h = LaneAtom("base", self.states[0])
         if len(products) != 1:
             raise CellMismatch
         ((pair, sign),) = products.items()
@@ -283,7 +286,7 @@ class _Matcher:
 
     # ---- parts -----------------------------------------------------------------------------------------
 
-    def _products(self, block: LaneBlock) -> dict[Monomial, float]:
+    def _products(self, block: LaneBlock) -> dict[LaneMonomial, float]:
         """The products that a block is the sum of, each with the one factor of all its lanes."""
         if block.linear or block.constant.any():
             raise CellMismatch
@@ -294,7 +297,7 @@ class _Matcher:
             found[monomial] = float(factors[0])
         return found
 
-    def _gate(self, atom: Atom, cell: LaneBlock | None = None) -> Gate:
+    def _gate(self, atom: LaneAtom, cell: LaneBlock | None = None) -> Gate:
         if atom.kind != "activation":
             raise CellMismatch
         return self._affine(self.lanes.inside[atom.key], atom.name, cell)
@@ -304,7 +307,7 @@ class _Matcher:
         peephole = None
         lanes = dict(block.lanes)
         if len(self.states) > 1:
-            looked = [(Atom("base", self.states[1]),)] if cell is None else list(cell.lanes)
+            looked = [(LaneAtom("base", self.states[1]),)] if cell is None else list(cell.lanes)
             factors = [lanes.pop(m, None) for m in looked]
             if any(f is not None for f in factors):
                 peephole = factors[0]
@@ -324,7 +327,7 @@ class _Matcher:
         return Gate(sources, recurrent, plain.constant, activation, peephole)
 
 
-def _other(pair: Monomial, one: Atom) -> Atom:
+def _other(pair: LaneMonomial, one: LaneAtom) -> LaneAtom:
     if len(pair) != 2:
         raise CellMismatch
     return next((atom for atom in pair if atom != one), one)

@@ -17,7 +17,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, order=True)
-class Atom:
+class LaneAtom:
     """Something that lanes are multiplied by.
 
     Attributes:
@@ -34,7 +34,7 @@ class Atom:
 
 
 _Key = TypeVar("_Key", bound=Hashable)
-Monomial = tuple[Atom, ...]
+LaneMonomial = tuple[LaneAtom, ...]
 """A product, its factors in order."""
 
 
@@ -62,7 +62,7 @@ class LaneBlock:
     """
 
     constant: np.ndarray
-    lanes: Mapping[Monomial, np.ndarray] = field(default_factory=dict)
+    lanes: Mapping[LaneMonomial, np.ndarray] = field(default_factory=dict)
     linear: Mapping[RowSource, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -96,7 +96,7 @@ class LaneBlock:
         return _block(self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear))
 
 
-def _name(item: tuple[Monomial | RowSource, np.ndarray]) -> str:
+def _name(item: tuple[LaneMonomial | RowSource, np.ndarray]) -> str:
     return repr(item[0])
 
 
@@ -105,7 +105,7 @@ def _sum(one: Mapping[_Key, np.ndarray], other: Mapping[_Key, np.ndarray]) -> di
 
 
 def _block(
-    constant: np.ndarray, lanes: Mapping[Monomial, np.ndarray], linear: Mapping[RowSource, np.ndarray]
+    constant: np.ndarray, lanes: Mapping[LaneMonomial, np.ndarray], linear: Mapping[RowSource, np.ndarray]
 ) -> LaneBlock:
     return LaneBlock(
         constant, {m: c for m, c in lanes.items() if c.any()}, {s: w for s, w in linear.items() if w.any()}
@@ -127,12 +127,12 @@ def constant_row(numbers: np.ndarray) -> Row:
 
 def base_row(name: str, lanes: int) -> Row:
     """A row that is given."""
-    return (LaneBlock(np.zeros(lanes), {(Atom("base", name),): np.ones(lanes)}),)
+    return (LaneBlock(np.zeros(lanes), {(LaneAtom("base", name),): np.ones(lanes)}),)
 
 
 def mask_row(name: str, lanes: int) -> Row:
     """One where a sample takes part in the round, else zero."""
-    return (LaneBlock(np.zeros(lanes), {(Atom("mask", name),): np.ones(lanes)}),)
+    return (LaneBlock(np.zeros(lanes), {(LaneAtom("mask", name),): np.ones(lanes)}),)
 
 
 class Lanes:
@@ -211,13 +211,13 @@ class Lanes:
         return [(self.cut(one, a, b)[0], self.cut(other, a, b)[0]) for a, b in pairs]
 
     def _cut(self, block: LaneBlock, start: int, stop: int) -> LaneBlock:
-        lanes: dict[Monomial, np.ndarray] = {}
+        lanes: dict[LaneMonomial, np.ndarray] = {}
         for monomial, factors in block.lanes.items():
             made = tuple(sorted(self._cut_atom(atom, start, stop) for atom in monomial))
             lanes = _sum(lanes, {made: factors[start:stop]})
         return _block(block.constant[start:stop], lanes, {s: w[:, start:stop] for s, w in block.linear.items()})
 
-    def _cut_atom(self, atom: Atom, start: int, stop: int) -> Atom:
+    def _cut_atom(self, atom: LaneAtom, start: int, stop: int) -> LaneAtom:
         if atom.kind == "base":
             return replace(atom, start=atom.start + start)
         if not atom.key:
@@ -229,7 +229,7 @@ class Lanes:
         return block.key
 
     def _atom(self, block: LaneBlock, kind: str, name: str = "") -> LaneBlock:
-        atom = Atom(kind, name, 0, self._keep(block))
+        atom = LaneAtom(kind, name, 0, self._keep(block))
         return LaneBlock(np.zeros(block.width), {(atom,): np.ones(block.width)})
 
     def _product(self, one: LaneBlock, other: LaneBlock) -> LaneBlock:
@@ -238,7 +238,7 @@ class Lanes:
         if other.is_constant:
             return one.scaled(other.constant)
         one, other = (self._atom(b, "affine") if b.linear else b for b in (one, other))
-        lanes: dict[Monomial, np.ndarray] = {}
+        lanes: dict[LaneMonomial, np.ndarray] = {}
         for a, p in [((), one.constant), *one.lanes.items()]:
             for b, q in [((), other.constant), *other.lanes.items()]:
                 if a or b:
@@ -250,7 +250,7 @@ class Lanes:
 
     def _times(self, block: LaneBlock, weights: np.ndarray) -> LaneBlock:
         linear = {source: w @ weights for source, w in block.linear.items()}
-        rest: dict[Monomial, np.ndarray] = {}
+        rest: dict[LaneMonomial, np.ndarray] = {}
         for monomial, factors in block.lanes.items():
             placed = self._placed(monomial, factors[:, None] * weights)
             if placed is None:
@@ -262,7 +262,7 @@ class Lanes:
             linear = _sum(linear, {RowSource(key=key): weights})
         return _block(block.constant @ weights, {}, linear)
 
-    def _placed(self, monomial: Monomial, weights: np.ndarray) -> np.ndarray | None:
+    def _placed(self, monomial: LaneMonomial, weights: np.ndarray) -> np.ndarray | None:
         """Weights of some lanes of a given row as those of the whole row; None for other lanes."""
         if len(monomial) != 1 or monomial[0].kind != "base":
             return None
@@ -282,7 +282,7 @@ def _repeated(row: Row, lanes: int) -> Row:
 
 def without_mask(block: LaneBlock, name: str) -> tuple[LaneBlock, LaneBlock]:
     """What a block is where a mask is one, and where it is zero."""
-    mask = Atom("mask", name)
+    mask = LaneAtom("mask", name)
     zero = {m: c for m, c in block.lanes.items() if mask not in m}
     one = {}
     for monomial, factors in block.lanes.items():

@@ -20,7 +20,7 @@ from eqsat.control.recurrent.cells_as_operators import (
     to_samples,
 )
 from eqsat.control.recurrent.lanes import LaneBlock, Lanes, Row, RowSource, masks, without_mask
-from eqsat.control.recurrent.round import Going, Known, Read, Round, Stack
+from eqsat.control.recurrent.round import Going, Read, Round, RoundValue, Stack
 from eqsat.control.recurrent.trips import Position, dimension, outer_number
 from eqsat.egraph.alternatives import Alternative, can_be_written
 from eqsat.errors import EqsatError
@@ -129,8 +129,8 @@ class _Rewriting:
         assert first is not None
         return Position(times, first.size, first.offset)
 
-    def _given(self, found: Round, steps: dict[int, int]) -> dict[ir.Value, Known]:
-        given: dict[ir.Value, Known] = {}
+    def _given(self, found: Round, steps: dict[int, int]) -> dict[ir.Value, RoundValue]:
+        given: dict[ir.Value, RoundValue] = {}
         for index, value in enumerate(self.body.inputs):
             kind = type_of(value)
             k = index - self.given

@@ -66,7 +66,7 @@ class Going:
     limits: tuple[Position, ...] = ()
 
 
-Known = np.ndarray | Row | Position | Stack | Active | Going
+RoundValue = np.ndarray | Row | Position | Stack | Active | Going
 """What is known of a value of the body."""
 
 
@@ -93,9 +93,9 @@ class Round:
 
     lanes: Lanes = field(default_factory=Lanes)
     reads: dict[str, Read] = field(default_factory=dict)
-    values: dict[ir.Value, Known] = field(default_factory=dict)
+    values: dict[ir.Value, RoundValue] = field(default_factory=dict)
 
-    def run(self, graph: ir.Graph, given: Mapping[ir.Value, Known]) -> None:
+    def run(self, graph: ir.Graph, given: Mapping[ir.Value, RoundValue]) -> None:
         """Executes all nodes; values of another form stay unknown."""
         self.values = dict(given)
         for value in graph.initializers.values():
@@ -122,7 +122,7 @@ class Round:
 
     # ---- operators -------------------------------------------------------------------------------------
 
-    def _node(self, node: ir.Node) -> Sequence[Known]:
+    def _node(self, node: ir.Node) -> Sequence[RoundValue]:
         op, attrs = op_key(node), to_attrs(node)
         if op.domain:
             raise NoRoundForm
@@ -144,7 +144,7 @@ class Round:
             return [_number(op.name, node, inputs)]
         return self._of_rows(op.name, node, attrs, inputs)
 
-    def _known(self, value: ir.Value) -> Known:
+    def _known(self, value: ir.Value) -> RoundValue:
         array = constant_of(value)
         if array is not None:
             return array
@@ -152,7 +152,7 @@ class Round:
             raise NoRoundForm
         return self.values[value]
 
-    def _of_sequence(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[Known | None]) -> Known:
+    def _of_sequence(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[RoundValue | None]) -> RoundValue:
         """A row that is read, or whether a sample is active."""
         source, at = inputs[0], inputs[1] if len(inputs) > 1 else None
         if op in ("Identity", "Cast", "Unsqueeze", "Reshape", "Squeeze") and isinstance(source, Stack):
@@ -184,7 +184,7 @@ class Round:
         row = tuple(d for k, d in enumerate(shape) if k != axis)
         return self.lanes.given(name, _lanes(TensorType(source.type.dtype, row)))
 
-    def _masked(self, op: str, node: ir.Node, inputs: Sequence[Known | None]) -> Known:
+    def _masked(self, op: str, node: ir.Node, inputs: Sequence[RoundValue | None]) -> RoundValue:
         known, of = inputs[0], type_of(node.inputs[0]) if node.inputs[0] is not None else None
         by_sample = of is not None and bool(of.shape) and of.shape[-1] == 1
         if op in ("Expand", "Cast", "Where") and not by_sample and of != type_of(node.outputs[0]):
@@ -212,7 +212,9 @@ class Round:
             return mask
         return self.lanes.add(constant_row(np.ones(lanes)), self.lanes.scale(mask, -1.0))
 
-    def _of_rows(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[Known | None]) -> Sequence[Known]:
+    def _of_rows(
+        self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[RoundValue | None]
+    ) -> Sequence[RoundValue]:
         lanes = self.lanes
         first = inputs[0]
         if op in ("Squeeze", "Unsqueeze") and isinstance(first, tuple):
@@ -257,7 +259,7 @@ class Round:
         raise NoRoundForm
 
     @staticmethod
-    def _keeps_lanes(node: ir.Node, axes: Known | None) -> None:
+    def _keeps_lanes(node: ir.Node, axes: RoundValue | None) -> None:
         """Raises NoRoundForm if an axis after the lanes is added, or the lanes are removed."""
         source = node.inputs[0]
         rank = None if source is None or source.shape is None else len(source.shape)
@@ -267,7 +269,7 @@ class Round:
         if any(int(axis) % made == made - 1 for axis in axes.reshape(-1)):
             raise NoRoundForm
 
-    def _gemm(self, attrs: Attrs, inputs: Sequence[Known | None], count: int) -> Row:
+    def _gemm(self, attrs: Attrs, inputs: Sequence[RoundValue | None], count: int) -> Row:
         first, weights = inputs[:2]
         if attr(attrs, "transA", 0) or not isinstance(first, tuple) or not isinstance(weights, np.ndarray):
             raise NoRoundForm
@@ -277,7 +279,7 @@ class Round:
             return row
         return self.lanes.add(row, self.lanes.scale(self._as_row(inputs[2], count), attr(attrs, "beta", 1.0)))
 
-    def _moved(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[Known | None]) -> Sequence[Known]:
+    def _moved(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[RoundValue | None]) -> Sequence[RoundValue]:
         """Lanes that are joined or taken apart."""
         kind, first = _type(node.outputs[0]), inputs[0]
         rank = len(kind.shape or ())
@@ -308,7 +310,7 @@ class Round:
             return [self.lanes.cut(first, int(chosen[0]), int(chosen[-1]) + 1)]
         raise NoRoundForm
 
-    def _as_row(self, known: Known | None, lanes: int) -> Row:
+    def _as_row(self, known: RoundValue | None, lanes: int) -> Row:
         if isinstance(known, tuple):
             return known
         if not isinstance(known, np.ndarray) or known.dtype.kind != "f" or known.size not in (1, *known.shape[-1:]):
@@ -333,13 +335,13 @@ def _lanes(kind: TensorType | None) -> int:
     return kind.shape[-1]
 
 
-def _position(known: Known | None) -> Position | None:
+def _position(known: RoundValue | None) -> Position | None:
     if isinstance(known, np.ndarray) and known.size == 1 and known.dtype.kind in "iu":
         return Position(offset=int(known.reshape(-1)[0]))
     return known if isinstance(known, Position) else None
 
 
-def _number(op: str, node: ir.Node, inputs: Sequence[Known | None]) -> Known:
+def _number(op: str, node: ir.Node, inputs: Sequence[RoundValue | None]) -> RoundValue:
     numbers = [_position(x) for x in inputs]
     one, other = numbers[0], numbers[1] if len(numbers) > 1 else None
     if op in _NUMBER and one is not None:
@@ -360,7 +362,7 @@ def _number(op: str, node: ir.Node, inputs: Sequence[Known | None]) -> Known:
     return found
 
 
-def _going(op: str, inputs: Sequence[Known | None]) -> Known:
+def _going(op: str, inputs: Sequence[RoundValue | None]) -> RoundValue:
     limits: list[Position] = []
     for known in inputs:
         if isinstance(known, Going):
@@ -372,7 +374,7 @@ def _going(op: str, inputs: Sequence[Known | None]) -> Known:
     raise NoRoundForm
 
 
-def _active(op: str, one: Known | None, other: Known | None) -> Known:
+def _active(op: str, one: RoundValue | None, other: RoundValue | None) -> RoundValue:
     """A comparison of the round's number with the lengths of samples."""
     if isinstance(one, Stack):
         one, other = other, one

@@ -17,10 +17,12 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs, to_attrs, to_protos
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
-Branches = tuple[tuple[str, Branch], ...]
+NamedBranches = tuple[tuple[str, Branch], ...]
 
 
-def make_branches(op: OpKey, operands: Sequence[Tensor | None], attributes: dict[str, Any], place: str) -> Branches:
+def make_branches(
+    op: OpKey, operands: Sequence[Tensor | None], attributes: dict[str, Any], place: str
+) -> NamedBranches:
     """Calls the functions among the attributes, which are removed, and collects the nodes that they make.
 
     Raises:
@@ -52,7 +54,7 @@ def make_branches(op: OpKey, operands: Sequence[Tensor | None], attributes: dict
 def infer_branches(
     op: OpKey,
     attributes: dict[str, Any],
-    branches: Branches,
+    branches: NamedBranches,
     operands: Sequence[Tensor | None],
     outputs: int,
     place: str,

@@ -17,7 +17,7 @@ from eqsat.schema.dimension import dimension
 from eqsat.schema.size import closer_bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import as_dim
-from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType
+from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType, TensorTypes
 
 IF = OpKey("", "If")
 _LOOP, _SCAN = OpKey("", "Loop"), OpKey("", "Scan")
@@ -25,17 +25,16 @@ CARRIED = frozenset({_LOOP, _SCAN})
 """Operators with such values."""
 CARRIED_SHAPE = "eqsat.carried_shape"
 """In the ``meta`` of a loop's result: its shape was found here, by induction over the rounds."""
-Types = Sequence[TensorType | None]
 
 
 def carried_types(
     op: OpKey,
     attrs: Attrs,
-    inputs: Types,
+    inputs: TensorTypes,
     limits: Sequence[np.ndarray | None],
-    found: Types,
-    infer: Callable[[ir.Graph, Types], Types],
-) -> Types:
+    found: TensorTypes,
+    infer: Callable[[ir.Graph, TensorTypes], TensorTypes],
+) -> TensorTypes:
     """The types of a loop's results.
 
     Args:
@@ -75,7 +74,7 @@ def carried_types(
     return result
 
 
-def types_of_branches(attrs: Attrs, found: Types, infer: Callable[[ir.Graph], Types]) -> Types:
+def types_of_branches(attrs: Attrs, found: TensorTypes, infer: Callable[[ir.Graph], TensorTypes]) -> TensorTypes:
     """The types of an If's results: a dimension that ONNX's inference leaves open is that on which its branches agree.
 
     Args:
@@ -106,7 +105,7 @@ def _is_shaped(known: TensorType | None) -> bool:
     return known is not None and known.shape is not None
 
 
-def _rounds(graph: ir.Graph, inputs: Types, limits: Sequence[np.ndarray | None]) -> int | None:
+def _rounds(graph: ir.Graph, inputs: TensorTypes, limits: Sequence[np.ndarray | None]) -> int | None:
     """The number of rounds of a Loop if no condition ends it, which may be a free size; None where that depends on
     data.
     """
@@ -131,7 +130,7 @@ def is_true(value: ir.Value) -> bool:
     return known is not None and bool(known.numpy().all())
 
 
-def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None], int | None]:
+def _slices(scanned: TensorTypes, axes: Sequence[int]) -> tuple[list[TensorType | None], int | None]:
     """Types of the slices of a Scan's operands, and how many there are."""
     slices: list[TensorType | None] = []
     count: Dim = None

@@ -13,10 +13,10 @@ from eqsat.schema.attributes import op_key
 from eqsat.schema.declared_operators import find_function
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr
 
-Functions = Mapping[ir.OperatorIdentifier, ir.Function]
+FunctionsByName = Mapping[ir.OperatorIdentifier, ir.Function]
 
 
-def without_calls(attrs: Attrs, functions: Functions, opsets: Mapping[str, int]) -> Attrs:
+def without_calls(attrs: Attrs, functions: FunctionsByName, opsets: Mapping[str, int]) -> Attrs:
     """The attributes of a node with bodies in which the functions that they call are inlined.
 
     Args:
@@ -35,7 +35,7 @@ def without_calls(attrs: Attrs, functions: Functions, opsets: Mapping[str, int])
     return tuple((name, inlined(value)) for name, value in attrs)
 
 
-def _inlined(graph: ir.Graph, functions: Functions, opsets: Mapping[str, int]) -> ir.Graph:
+def _inlined(graph: ir.Graph, functions: FunctionsByName, opsets: Mapping[str, int]) -> ir.Graph:
     copy = graph.clone(allow_outer_scope_values=True)
     copy.opset_imports.update(opsets)
     model = ir.Model(copy, ir_version=10, functions=[function.clone() for function in functions.values()])

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.model.inference import size_elements
-from eqsat.model.inference.size_elements import Element, computed, is_free
+from eqsat.model.inference.size_elements import SizeElement, computed, is_free
 from eqsat.ops.evaluate import constant_value, evaluate, try_need
 from eqsat.ops.needs import is_parametric
 from eqsat.ops.operators import has
@@ -29,10 +29,9 @@ from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import attr
 from eqsat.schema.dimension import dimension
 from eqsat.schema.size import Size
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, KnownValue, OpKey, TensorType
 
 _LIMIT = 256
-Value = np.ndarray | None
 FOLLOWED = (
     ir.DataType.INT64,
     ir.DataType.INT32,
@@ -47,9 +46,9 @@ def propagate(
     op: OpKey,
     attrs: Attrs,
     types: Sequence[TensorType | None],
-    values: Sequence[Value],
+    values: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
-) -> tuple[Value, ...]:
+) -> tuple[KnownValue, ...]:
     """Values of a node's outputs where they follow from its inputs' shapes and values, else None.
 
     Args:
@@ -93,24 +92,24 @@ def is_sizes(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value.flat[0], str | bytes)
 
 
-def dimensions(known: TensorType) -> list[Element] | None:
+def dimensions(known: TensorType) -> list[SizeElement] | None:
     """The dimensions of a type as elements of its shape; None without a rank."""
     return None if known.shape is None else [d if isinstance(d, int) else dimension(d) for d in known.shape]
 
 
-def elements(value: np.ndarray) -> list[Element]:
+def elements(value: np.ndarray) -> list[SizeElement]:
     """The elements of a value, row by row."""
     return value.reshape(-1).tolist()
 
 
-def _operand(value: Value, kind: TensorType) -> Value:
+def _operand(value: KnownValue, kind: TensorType) -> KnownValue:
     """A value, or one of which nothing but its shape is known."""
     if value is not None or kind.elements is None or kind.elements > _LIMIT or kind.dtype not in FOLLOWED:
         return value
     return np.full([d for d in kind.shape or () if isinstance(d, int)], None, object)
 
 
-def _settled(value: np.ndarray, dtype: ir.DataType) -> Value:
+def _settled(value: np.ndarray, dtype: ir.DataType) -> KnownValue:
     """A value in the form described above; None where nothing is known."""
     if value.dtype == object:
         if dtype.is_integer():
@@ -123,7 +122,7 @@ def _settled(value: np.ndarray, dtype: ir.DataType) -> Value:
     return value.astype(dtype.numpy())
 
 
-def _wraps(element: Element, dtype: ir.DataType) -> bool:
+def _wraps(element: SizeElement, dtype: ir.DataType) -> bool:
     """Whether an integer type cannot hold an element, or not even the small values of a free size."""
     held = np.iinfo(dtype.numpy())
     if isinstance(element, Size):
@@ -131,7 +130,7 @@ def _wraps(element: Element, dtype: ir.DataType) -> bool:
     return isinstance(element, int) and not held.min <= element <= held.max
 
 
-def _array(flat: Sequence[Element], shape: Sequence[int]) -> np.ndarray:
+def _array(flat: Sequence[SizeElement], shape: Sequence[int]) -> np.ndarray:
     """An array of objects; numpy would take sizes for sequences, or convert them."""
     found = np.empty(len(flat), object)
     for i, x in enumerate(flat):
@@ -139,7 +138,7 @@ def _array(flat: Sequence[Element], shape: Sequence[int]) -> np.ndarray:
     return found.reshape(tuple(shape))
 
 
-def sizes_of_shape(name: str, attrs: Attrs, dims: Sequence[Element]) -> np.ndarray:
+def sizes_of_shape(name: str, attrs: Attrs, dims: Sequence[SizeElement]) -> np.ndarray:
     """The result of ``Shape`` or ``Size``."""
     if name == "Shape":
         dims = dims[slice(attr(attrs, "start", 0), attr(attrs, "end"))]
@@ -149,8 +148,8 @@ def sizes_of_shape(name: str, attrs: Attrs, dims: Sequence[Element]) -> np.ndarr
 
 
 def _of_numbers(
-    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: int
-) -> Sequence[Value]:
+    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[KnownValue], outputs: int
+) -> Sequence[KnownValue]:
     need = try_need(op, complete, values) if is_parametric(op) else None
     if need is not None and need.elements > _LIMIT:
         return ()
@@ -164,8 +163,12 @@ def _of_numbers(
 
 
 def of_sizes(
-    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: Sequence[TensorType | None]
-) -> Sequence[Value]:
+    op: OpKey,
+    attrs: Attrs,
+    complete: Mapping[str, Any],
+    values: Sequence[KnownValue],
+    outputs: Sequence[TensorType | None],
+) -> Sequence[KnownValue]:
     """The results of an operator of which an operand has free sizes; what is not known is None.
 
     Args:
@@ -230,19 +233,19 @@ _MOVING: dict[str, tuple[int, ...] | None] = {
 """Operators that move elements, and the operands that hold these; None for all of them."""
 
 
-def _unknown(*_: Element) -> Element:
+def _unknown(*_: SizeElement) -> SizeElement:
     return None
 
 
 def _moved(
-    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[Value], outputs: int
-) -> Sequence[Value]:
+    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[KnownValue], outputs: int
+) -> Sequence[KnownValue]:
     """The operator executed on the numbers of the elements; 0 is the number of what it fills in."""
     data = _MOVING[op.name] or range(len(values))
     if complete.get("reduction", "none") not in ("none", b"none") or complete.get("mode", "constant") != "constant":
         return ()
-    known: list[Element] = [0]
-    operands: list[Value] = []
+    known: list[SizeElement] = [0]
+    operands: list[KnownValue] = []
     for i, value in enumerate(values):
         if value is None or i not in data:
             if value is not None and value.dtype == object:
@@ -261,14 +264,14 @@ def _moved(
 def _elementwise(
     op: OpKey,
     attrs: Attrs,
-    rule: Callable[..., Element],
-    operands: Sequence[Value],
+    rule: Callable[..., SizeElement],
+    operands: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
-) -> Value:
+) -> KnownValue:
     shape = np.broadcast_shapes(*(v.shape for v in operands if v is not None))
     rows = zip(*(elements(np.broadcast_to(np.array(None) if v is None else v, shape)) for v in operands), strict=True)
     partial = op.name in size_elements.KNOWS_MORE
-    flat: list[Element] = []
+    flat: list[SizeElement] = []
     for row in rows:
         given = [x for x, v in zip(row, operands, strict=True) if v is not None]
         if any(x is None for x in given) and not partial:
@@ -281,8 +284,8 @@ def _elementwise(
 
 
 def _of_row(
-    op: OpKey, attrs: Attrs, row: Sequence[Element], operands: Sequence[Value], output: TensorType | None
-) -> Element:
+    op: OpKey, attrs: Attrs, row: Sequence[SizeElement], operands: Sequence[KnownValue], output: TensorType | None
+) -> SizeElement:
     """The result of numbers, computed as the operator computes it."""
     single = any(v is not None and v.dtype == np.float32 for v in operands)
     single |= output is not None and output.dtype == ir.DataType.FLOAT
@@ -294,7 +297,7 @@ def _of_row(
     return None if found is None else found.item()
 
 
-def _dtype(value: np.ndarray, element: Element, single: bool) -> np.dtype:
+def _dtype(value: np.ndarray, element: SizeElement, single: bool) -> np.dtype:
     if value.dtype != object:
         return value.dtype
     if isinstance(element, float):
@@ -305,7 +308,7 @@ def _dtype(value: np.ndarray, element: Element, single: bool) -> np.dtype:
 _REDUCING = {"ReduceMax": "Max", "ReduceMin": "Min", "ReduceProd": "Mul", "ReduceSum": "Add"}
 
 
-def _reduced(name: str, complete: Mapping[str, Any], values: Sequence[Value]) -> Value:
+def _reduced(name: str, complete: Mapping[str, Any], values: Sequence[KnownValue]) -> KnownValue:
     x, axes = values[0], values[1] if len(values) > 1 else None
     if x is None or not x.size or (axes is not None and axes.dtype == object):
         return None
@@ -325,7 +328,7 @@ def _reduced(name: str, complete: Mapping[str, Any], values: Sequence[Value]) ->
     return _array(flat, shape)
 
 
-def _range(values: Sequence[Value]) -> Value:
+def _range(values: Sequence[KnownValue]) -> KnownValue:
     start, limit, step = (None if v is None else v.item() for v in values)
     count = number_of_steps(start, limit, step)
     if not isinstance(count, int) or isinstance(count, Size) or count > _LIMIT:
@@ -334,7 +337,7 @@ def _range(values: Sequence[Value]) -> Value:
     return _array([computed(add, start, computed(multiply, step, i)) for i in range(count)], (count,))
 
 
-def number_of_steps(start: Element, limit: Element, step: Element) -> Element:
+def number_of_steps(start: SizeElement, limit: SizeElement, step: SizeElement) -> SizeElement:
     """How many elements a ``Range`` has; None where it is not known."""
     divide, subtract, most = (size_elements.OPERATORS[name] for name in ("Div", "Sub", "Max"))
     way = computed(subtract, limit, start)
@@ -349,7 +352,7 @@ def number_of_steps(start: Element, limit: Element, step: Element) -> Element:
     return None
 
 
-def _running_sum(complete: Mapping[str, Any], values: Sequence[Value]) -> Value:
+def _running_sum(complete: Mapping[str, Any], values: Sequence[KnownValue]) -> KnownValue:
     x = values[0]
     if x is None or x.ndim != 1 or complete.get("exclusive") or complete.get("reverse"):
         return None

@@ -15,11 +15,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.schema.size import Atom, Size, Undecided, divided, remainder
+from eqsat.schema.size import Size, SizeAtom, Undecided, divided, remainder
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.symbol import Symbol
 
-Element = Any
+SizeElement = Any
 """See above."""
 
 LONGEST = 160
@@ -49,12 +49,12 @@ class Real:
         return not self.bottom & (self.bottom - 1)
 
 
-def is_free(element: Element) -> bool:
+def is_free(element: SizeElement) -> bool:
     """Whether an element depends on free sizes."""
     return isinstance(element, Size | Real)
 
 
-def checked(element: Element) -> Element:
+def checked(element: SizeElement) -> SizeElement:
     """The element, None in place of a long expression."""
     return None if isinstance(element, Size) and len(f"{element:model}") > LONGEST else element
 
@@ -62,14 +62,14 @@ def checked(element: Element) -> Element:
 # ---- numbers -----------------------------------------------------------------------------------------
 
 
-def _number(element: Element) -> Real | Fraction | int | None:
+def _number(element: SizeElement) -> Real | Fraction | int | None:
     """An element for arithmetic: floats as fractions, None where it is not finite."""
     if isinstance(element, float):
         return Fraction(element) if math.isfinite(element) else None
     return int(element) if isinstance(element, bool) else element
 
 
-def _real(top: int, bottom: int, bits: int) -> Element:
+def _real(top: int, bottom: int, bits: int) -> SizeElement:
     """A quotient as an element."""
     if bottom < 0:
         top, bottom = -top, -bottom
@@ -87,7 +87,7 @@ def _most_in_floats(size: int) -> int:
     return sum(abs(f) * math.prod(map(_most_of_atom, monomial)) for monomial, f in size.terms.items())
 
 
-def _most_of_atom(atom: Atom) -> int:
+def _most_of_atom(atom: SizeAtom) -> int:
     if isinstance(atom, Symbol):
         return min(atom.bounds[1], MOST_IN_FLOATS)
     if atom.kind in ("//", "%"):
@@ -95,7 +95,7 @@ def _most_of_atom(atom: Atom) -> int:
     return max(_most_in_floats(atom.a), _most_in_floats(atom.b))
 
 
-def _parts(a: Element) -> tuple[int, int, int] | None:
+def _parts(a: SizeElement) -> tuple[int, int, int] | None:
     """Numerator, denominator and precision of an operand of float arithmetic; None for what is rounded already."""
     if isinstance(a, Real):
         return (a.top, a.bottom, a.bits) if a.is_exact else None
@@ -104,7 +104,7 @@ def _parts(a: Element) -> tuple[int, int, int] | None:
     return (a, 1, 53) if isinstance(a, int | Size) else None
 
 
-def _arithmetic(name: str, a: Element, b: Element) -> Element:
+def _arithmetic(name: str, a: SizeElement, b: SizeElement) -> SizeElement:
     a, b = _number(a), _number(b)
     if isinstance(a, Real | Fraction) or isinstance(b, Real | Fraction):
         return _float_arithmetic(name, a, b)
@@ -119,7 +119,7 @@ def _arithmetic(name: str, a: Element, b: Element) -> Element:
             return _truncated(a, b)
 
 
-def _float_arithmetic(name: str, a: Element, b: Element) -> Element:
+def _float_arithmetic(name: str, a: SizeElement, b: SizeElement) -> SizeElement:
     x, y = _parts(a), _parts(b)
     if x is None or y is None:
         return None
@@ -147,7 +147,7 @@ def _truncated(a: int, b: int) -> int:
     return divided(a, b) if a >= 0 else -divided(-a, b)
 
 
-def _modulo(a: int, b: int, truncates: bool) -> Element:
+def _modulo(a: int, b: int, truncates: bool) -> SizeElement:
     if isinstance(a, Real | float) or isinstance(b, Real | float):
         return None
     if truncates and a < 0:
@@ -155,13 +155,13 @@ def _modulo(a: int, b: int, truncates: bool) -> Element:
     return remainder(a, b)
 
 
-def _power(a: Element, b: Element) -> Element:
+def _power(a: SizeElement, b: SizeElement) -> SizeElement:
     if isinstance(a, Real) or isinstance(b, Real | Size) or not float(b).is_integer() or not 0 <= b <= 4:
         return a if isinstance(a, Real) and b == 1 else None
     return a ** int(b)
 
 
-def _rounded(element: Element, up: bool) -> Element:
+def _rounded(element: SizeElement, up: bool) -> SizeElement:
     """Down or up to a whole number, which stays an element of a float tensor."""
     if not isinstance(element, Real):
         return element
@@ -174,7 +174,7 @@ def _rounded(element: Element, up: bool) -> Element:
 # ---- comparisons -------------------------------------------------------------------------------------
 
 
-def _compared(name: str, a: Element, b: Element) -> bool | None:
+def _compared(name: str, a: SizeElement, b: SizeElement) -> bool | None:
     x, y = _parts(_number(a)), _parts(_number(b))
     if x is None or y is None:
         raise Undecided("a comparison of rounded numbers")
@@ -199,30 +199,30 @@ def _may_be_equal(a: int, b: int) -> bool:
         return True
 
 
-def same(a: Element, b: Element) -> bool:
+def same(a: SizeElement, b: SizeElement) -> bool:
     """Whether two elements are known to be equal."""
     return a is not None and type(a) is type(b) and a == b
 
 
-def _where(condition: Element, a: Element, b: Element) -> Element:
+def _where(condition: SizeElement, a: SizeElement, b: SizeElement) -> SizeElement:
     if condition is None:
         return a if same(a, b) else None
     return a if condition else b
 
 
-def _and(a: Element, b: Element) -> bool | None:
+def _and(a: SizeElement, b: SizeElement) -> bool | None:
     return False if a is False or b is False else None if a is None or b is None else True
 
 
-def _or(a: Element, b: Element) -> bool | None:
+def _or(a: SizeElement, b: SizeElement) -> bool | None:
     return True if a is True or b is True else None if a is None or b is None else False
 
 
-def _xor(a: Element, b: Element) -> bool | None:
+def _xor(a: SizeElement, b: SizeElement) -> bool | None:
     return None if a is None or b is None else a != b
 
 
-def _chosen(choose: Callable[[int, int], int], a: Element, b: Element) -> Element:
+def _chosen(choose: Callable[[int, int], int], a: SizeElement, b: SizeElement) -> SizeElement:
     x, y = _parts(_number(a)), _parts(_number(b))
     if x is None or y is None:
         return None
@@ -233,7 +233,7 @@ def _chosen(choose: Callable[[int, int], int], a: Element, b: Element) -> Elemen
     return found if isinstance(a, int | Size) and isinstance(b, int | Size) else None
 
 
-def _clip(x: Element, low: Element = None, high: Element = None) -> Element:
+def _clip(x: SizeElement, low: SizeElement = None, high: SizeElement = None) -> SizeElement:
     found = x if low is None else _chosen(largest, x, low)
     return found if high is None else _chosen(smallest, found, high)
 
@@ -241,7 +241,7 @@ def _clip(x: Element, low: Element = None, high: Element = None) -> Element:
 # ---- conversions -------------------------------------------------------------------------------------
 
 
-def cast(element: Element, to: ir.DataType) -> Element:
+def cast(element: SizeElement, to: ir.DataType) -> SizeElement:
     """An element in another element type; None where the type cannot hold all values of it."""
     if to == ir.DataType.BOOL:
         return _negated(_compared("Equal", element, 0))
@@ -262,15 +262,15 @@ def _negated(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-def _negative(a: Element) -> Element:
+def _negative(a: SizeElement) -> SizeElement:
     return Real(-a.top, a.bottom, a.bits) if isinstance(a, Real) else -a
 
 
-def _absolute(a: Element) -> Element:
+def _absolute(a: SizeElement) -> SizeElement:
     return _negative(a) if _compared("Less", a, 0) else a
 
 
-def _sign(a: Element) -> Element:
+def _sign(a: SizeElement) -> SizeElement:
     is_zero = _compared("Equal", a, 0)
     if is_zero is None:
         return None
@@ -278,16 +278,16 @@ def _sign(a: Element) -> Element:
     return float(sign) if isinstance(a, Real) else sign
 
 
-def _shifted(a: Element, b: Element, left: bool) -> Element:
+def _shifted(a: SizeElement, b: SizeElement, left: bool) -> SizeElement:
     if not isinstance(b, int):
         return None
     return a * (1 << b) if left else divided(a, 1 << b)
 
 
-KNOWS_MORE: dict[str, Callable[..., Element]] = {"And": _and, "Or": _or, "Where": _where}
+KNOWS_MORE: dict[str, Callable[..., SizeElement]] = {"And": _and, "Or": _or, "Where": _where}
 """Operators whose result may be known although an operand is not."""
 
-OPERATORS: dict[str, Callable[..., Element]] = {
+OPERATORS: dict[str, Callable[..., SizeElement]] = {
     **{name: (lambda a, b, name=name: _arithmetic(name, a, b)) for name in ("Add", "Sub", "Mul", "Div")},
     **{
         name: (lambda a, b, name=name: _compared(name, a, b))
@@ -310,7 +310,7 @@ OPERATORS: dict[str, Callable[..., Element]] = {
 """By operator: its result for elements of which one depends on free sizes."""
 
 
-def operator(name: str, attributes: Mapping[str, Any]) -> Callable[..., Element] | None:
+def operator(name: str, attributes: Mapping[str, Any]) -> Callable[..., SizeElement] | None:
     """The scalar form of an elementwise operator; None if there is none.
 
     It raises :class:`~eqsat.schema.size.Undecided` where the result depends on the sizes.
@@ -325,7 +325,7 @@ def operator(name: str, attributes: Mapping[str, Any]) -> Callable[..., Element]
     return OPERATORS.get(name)
 
 
-def computed(rule: Callable[..., Element], *operands: Element, partial: bool = False) -> Element:
+def computed(rule: Callable[..., SizeElement], *operands: SizeElement, partial: bool = False) -> SizeElement:
     """The result of a scalar operator; None where it is not known.
 
     Args:

@@ -14,19 +14,19 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.inference import size_elements
-from eqsat.model.inference.shape_values import Value, dimensions, elements, number_of_steps
-from eqsat.model.inference.size_elements import Element, checked, computed, is_free
+from eqsat.model.inference.shape_values import dimensions, elements, number_of_steps
+from eqsat.model.inference.size_elements import SizeElement, checked, computed, is_free
 from eqsat.ops.operators import has
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
 from eqsat.schema.size import Size, SizeOperation, Undecided, closer_bounds, divided
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import as_dim
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, KnownValue, OpKey, TensorType
 
 ENDLESS = 10**9
 """Ends of a Slice from here on mean "to the end": no axis of an open size is that long."""
-Dims = list[Element]
+Dims = list[SizeElement]
 _Shapes = Sequence[Dims | None]
 _Attributes = Mapping[str, Any]
 MOST_IN_MAXIMUM = 3
@@ -34,7 +34,7 @@ MOST_IN_MAXIMUM = 3
 
 
 def sized_shapes(
-    op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], values: Sequence[Value], outputs: int
+    op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], values: Sequence[KnownValue], outputs: int
 ) -> _Shapes | None:
     """The shapes of an operator's results in sizes.
 
@@ -73,7 +73,7 @@ def as_types(shapes: _Shapes, found: Sequence[TensorType | None]) -> tuple[Tenso
     )
 
 
-def _dimension(size: Element) -> Element:
+def _dimension(size: SizeElement) -> SizeElement:
     """A size as a dimension; nothing is known of one that may be negative."""
     size = checked(size)
     if not isinstance(size, int | Size) or isinstance(size, bool):
@@ -81,11 +81,11 @@ def _dimension(size: Element) -> Element:
     return size if closer_bounds(size)[0] >= 0 else None
 
 
-def _ints(value: Value) -> list[Element] | None:
+def _ints(value: KnownValue) -> list[SizeElement] | None:
     return None if value is None else elements(value)
 
 
-def _numbers(value: Value) -> list[int] | None:
+def _numbers(value: KnownValue) -> list[int] | None:
     """The elements of a value if all of them are numbers."""
     return None if value is None or value.dtype == object else [int(x) for x in value.reshape(-1)]
 
@@ -101,9 +101,9 @@ def _broadcast(shapes: Sequence[Dims | None]) -> Dims | None:
     return [broadcast_size([s[a - rank + len(s)] for s in known if a >= rank - len(s)]) for a in range(rank)]
 
 
-def broadcast_size(sizes: Sequence[Element]) -> Element:
+def broadcast_size(sizes: Sequence[SizeElement]) -> SizeElement:
     """The size to which sizes of one axis broadcast: they are equal or 1."""
-    met: list[Element] = []
+    met: list[SizeElement] = []
     for size in sizes:
         if size is None:
             met.append(None)
@@ -127,7 +127,7 @@ def broadcast_size(sizes: Sequence[Element]) -> Element:
     return checked(found)
 
 
-def _maxima(size: int, sizes: Sequence[Element]) -> list[int]:
+def _maxima(size: int, sizes: Sequence[SizeElement]) -> list[int]:
     """The sizes that a size stands for which is the greatest of those that one axis had before: each is it or 1.
 
     Args:
@@ -147,7 +147,7 @@ def _maxima(size: int, sizes: Sequence[Element]) -> list[int]:
     return [size]
 
 
-def _matmul(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _matmul(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     a, b = shapes[0], shapes[1]
     if not a or not b:
         return None
@@ -155,7 +155,7 @@ def _matmul(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -
     return [[*lead, *(a[-2:-1] if len(a) > 1 else []), *(b[-1:] if len(b) > 1 else [])]]
 
 
-def _expand(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _expand(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, wanted = shapes[0], _ints(values[1])
     return None if x is None or wanted is None else [_broadcast([x, wanted])]
 
@@ -163,12 +163,12 @@ def _expand(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -
 # ---- shapes that operands say ------------------------------------------------------------------------
 
 
-def _constant_of_shape(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _constant_of_shape(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     wanted = _ints(values[0])
     return None if wanted is None else [wanted]
 
 
-def _reshape(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _reshape(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, wanted = shapes[0], _ints(values[1])
     if wanted is None:
         return None
@@ -185,7 +185,7 @@ def _reshape(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) 
     return [found]
 
 
-def _rest(given: Dims, named: Dims) -> Element:
+def _rest(given: Dims, named: Dims) -> SizeElement:
     """What is left of a tensor's elements for the one dimension that is not named."""
     left, named = list(given), list(named)
     for n in named[:]:
@@ -205,36 +205,36 @@ def _rest(given: Dims, named: Dims) -> Element:
     return computed(lambda a, b: None if isinstance(b, int) and b == 0 else divided(a, b), total, by)
 
 
-def _range(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _range(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     if any(v is None or v.size != 1 for v in values):
         return None
     return [[number_of_steps(*(v.reshape(()).item() for v in values if v is not None))]]
 
 
-def _tile(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _tile(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, repeats = shapes[0], _ints(values[1])
     if x is None or repeats is None or len(x) != len(repeats):
         return None
     return [[_product(n, k) for n, k in zip(x, repeats, strict=True)]]
 
 
-def _product(a: Element, b: Element) -> Element:
+def _product(a: SizeElement, b: SizeElement) -> SizeElement:
     return computed(size_elements.OPERATORS["Mul"], a, b)
 
 
-def _sum(*sizes: Element) -> Element:
-    total: Element = 0
+def _sum(*sizes: SizeElement) -> SizeElement:
+    total: SizeElement = 0
     for size in sizes:
         total = computed(size_elements.OPERATORS["Add"], total, size)
     return total
 
 
-def _at(shape: Dims, axis: int, n: Element) -> Dims:
+def _at(shape: Dims, axis: int, n: SizeElement) -> Dims:
     axis %= len(shape)
     return [*shape[:axis], n, *shape[axis + 1 :]]
 
 
-def _concat(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _concat(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     known = [s for s in shapes if s]
     if len(known) < len(shapes) or len(set(map(len, known))) > 1:
         return None
@@ -243,11 +243,11 @@ def _concat(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -
     return [_at(agreed, axis, _sum(*(s[axis] for s in known)))]
 
 
-def _vagueness(n: Element) -> bool:
+def _vagueness(n: SizeElement) -> bool:
     return is_free(n)
 
 
-def _split(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _split(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, sizes = shapes[0], _ints(values[1]) if len(values) > 1 else None
     count, axis = attributes["outputs"], attributes["axis"]
     if not x:
@@ -264,12 +264,12 @@ def _split(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) ->
     return [_at(x, axis, n) for n in sizes]
 
 
-def _top_k(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _top_k(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, k = shapes[0], _ints(values[1])
     return None if not x or not k else [_at(x, attributes["axis"], k[0])] * 2
 
 
-def _one_hot(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _one_hot(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, depth = shapes[0], _ints(values[1])
     if x is None or not depth:
         return None
@@ -277,7 +277,7 @@ def _one_hot(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) 
     return [[*x[:axis], depth[0], *x[axis:]]]
 
 
-def _axes(value: Value, given: Sequence[Value], position: int, rank: int) -> list[int] | None:
+def _axes(value: KnownValue, given: Sequence[KnownValue], position: int, rank: int) -> list[int] | None:
     """Axes that an operand names, all or the first ones without it; None if they are not known."""
     numbers = _numbers(value)
     if numbers is not None:
@@ -285,7 +285,7 @@ def _axes(value: Value, given: Sequence[Value], position: int, rank: int) -> lis
     return None if value is not None or given[position:] else list(range(rank))
 
 
-def _pad(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _pad(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x, widths = shapes[0], _ints(values[1])
     if x is None or widths is None:
         return None
@@ -298,7 +298,7 @@ def _pad(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _
     return [shape]
 
 
-def _slice(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _slice(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x = shapes[0]
     starts, ends, axes, steps = ([_ints(v) for v in values[1:]] + [None] * 4)[:4]
     if x is None:
@@ -317,7 +317,7 @@ def _slice(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) ->
     return [shape]
 
 
-def _taken(start: Element, end: Element, step: Element, n: Element) -> Element:
+def _taken(start: SizeElement, end: SizeElement, step: SizeElement, n: SizeElement) -> SizeElement:
     """How many elements a slice takes of an axis."""
     if n is None or not isinstance(step, int) or isinstance(step, Size) or start is None or end is None:
         return None
@@ -346,7 +346,7 @@ def slice_start(start: int, step: int, n: int) -> int:
     return largest(smallest(at, n if step > 0 else n - 1), 0)
 
 
-def _resize(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -> _Shapes | None:
+def _resize(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
     x = shapes[0]
     scales, sizes = ([*(_ints(v) for v in values[2:4]), None, None])[:2]
     if x is None or attributes.get("keep_aspect_ratio_policy", "stretch") not in ("stretch", b"stretch"):
@@ -364,7 +364,7 @@ def _resize(attributes: _Attributes, shapes: _Shapes, values: Sequence[Value]) -
     return [shape]
 
 
-def _scaled(n: Element, scale: Element) -> Element:
+def _scaled(n: SizeElement, scale: SizeElement) -> SizeElement:
     """A size times a float, rounded down."""
     if isinstance(n, int) and isinstance(scale, float) and not isinstance(n, Size):
         return int(np.floor(np.float32(n) * np.float32(scale)))
@@ -373,7 +373,7 @@ def _scaled(n: Element, scale: Element) -> Element:
     return computed(lambda a: size_elements.cast(a, ir.DataType.INT64), scaled)
 
 
-_RULES: dict[str, Callable[[_Attributes, _Shapes, Sequence[Value]], _Shapes | None]] = {
+_RULES: dict[str, Callable[[_Attributes, _Shapes, Sequence[KnownValue]], _Shapes | None]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,

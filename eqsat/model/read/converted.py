@@ -20,14 +20,14 @@ MISREAD = {"Hardmax": 13, "Resize": 11, "Upsample": 11}
 """Opset up to which the converter changes what an operator computes, where nothing here repairs it."""
 _ON_MATRICES = ("Softmax", "LogSoftmax", "Hardmax")
 
-Types = dict[str, int]
-Place = tuple[str, ...]
+ElementTypes = dict[str, int]
+ValuePlace = tuple[str, ...]
 """First result and attribute of each node of control flow around a value, then the value; branches may share names."""
 
 
-def element_types(model: onnx.ModelProto) -> Types:
+def element_types(model: onnx.ModelProto) -> ElementTypes:
     """Element type by name, as far as it is known, of all values that are not float32."""
-    found: Types = {}
+    found: ElementTypes = {}
     try:
         typed = onnx.shape_inference.infer_shapes(model)
     except Exception:  # onnx raises exceptions of many types here; the checks of the loader report what is wrong
@@ -60,7 +60,7 @@ def drop_leftovers(graph: onnx.GraphProto) -> None:
                 node.attribute.extend(kept)
 
 
-def flattened(model: onnx.ModelProto) -> set[Place]:
+def flattened(model: onnx.ModelProto) -> set[ValuePlace]:
     """Results of operators that the converter computes on a matrix, if a tensor of the model may be empty."""
     graphs = list(_graphs(model.graph))
     if not any(_declares_empty(graph) for _, graph in graphs):
@@ -74,7 +74,7 @@ def flattened(model: onnx.ModelProto) -> set[Place]:
     }
 
 
-def keep_empty(model: onnx.ModelProto, results: set[Place]) -> None:
+def keep_empty(model: onnx.ModelProto, results: set[ValuePlace]) -> None:
     """Has such results reshaped to just the shape they had: 0 is a size there, and not the operand's."""
     if not results:
         return
@@ -84,9 +84,9 @@ def keep_empty(model: onnx.ModelProto, results: set[Place]) -> None:
                 node.attribute.append(helper.make_attribute("allowzero", 1))
 
 
-def hidden_hardmax(model: onnx.ModelProto) -> set[Place]:
+def hidden_hardmax(model: onnx.ModelProto) -> set[ValuePlace]:
     """Makes each Hardmax a Softmax, which the converter treats rightly, and returns their results."""
-    found: set[Place] = set()
+    found: set[ValuePlace] = set()
     for where, graph in _graphs(model.graph):
         for node in graph.node:
             if node.op_type == "Hardmax" and not node.domain:
@@ -95,7 +95,7 @@ def hidden_hardmax(model: onnx.ModelProto) -> set[Place]:
     return found
 
 
-def restore_hardmax(model: onnx.ModelProto, results: set[Place]) -> None:
+def restore_hardmax(model: onnx.ModelProto, results: set[ValuePlace]) -> None:
     """Undoes that, also where the operator has become one on a matrix."""
     for where, graph in _graphs(model.graph) if results else ():
         makers = {o: node for node in graph.node for o in node.output}
@@ -122,7 +122,7 @@ def give_coordinates(graph: onnx.GraphProto) -> None:
             node.attribute.append(helper.make_attribute("nearest_mode", "ceil" if shrinks else "floor"))
 
 
-def _graphs(graph: onnx.GraphProto, where: Place = ()) -> Iterator[tuple[Place, onnx.GraphProto]]:
+def _graphs(graph: onnx.GraphProto, where: ValuePlace = ()) -> Iterator[tuple[ValuePlace, onnx.GraphProto]]:
     """A graph and the bodies of its control flow, each with its place."""
     yield where, graph
     for node in graph.node:
@@ -144,7 +144,7 @@ def _has_bounds(graph: onnx.GraphProto) -> bool:
     )
 
 
-def _collect(graph: onnx.GraphProto, found: Types) -> None:
+def _collect(graph: onnx.GraphProto, found: ElementTypes) -> None:
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type.elem_type
         if kind not in (TensorProto.UNDEFINED, TensorProto.FLOAT):

@@ -21,7 +21,7 @@ from eqsat.model.write.written_definitions import define
 from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, op_key, plain_value
-from eqsat.schema.declared_operators import Function, Operator, declared_here, declared_name, find_declared
+from eqsat.schema.declared_operators import DeclaredOperator, Function, declared_here, declared_name, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey
 from eqsat.schema.versions import means_same
 
@@ -80,7 +80,7 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         yield from all_nodes(function.node)
 
 
-def _operator(key: _Key) -> Operator | None:
+def _operator(key: _Key) -> DeclaredOperator | None:
     """The operator that a function defines, by its name; eqsat numbers the functions for several attributes."""
     domain, name, overload = key
     found = find_declared(declared_name(OpKey(domain, name)))
@@ -99,7 +99,7 @@ def _import(model: onnx.ModelProto, domains: set[str]) -> None:
 
 
 def _difference(
-    function: onnx.FunctionProto, operator: Operator, call: onnx.NodeProto, known: Mapping[_Key, OpKey]
+    function: onnx.FunctionProto, operator: DeclaredOperator, call: onnx.NodeProto, known: Mapping[_Key, OpKey]
 ) -> str:
     """How a function differs from the declaration, for the attributes of a call; empty where it does not."""
     if not isinstance(operator, Function):

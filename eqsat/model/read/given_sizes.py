@@ -8,7 +8,7 @@ from typing import TypeGuard
 from eqsat.errors import ModelError
 from eqsat.schema.free_sizes import FreeSize
 
-Size = int | str | tuple[int, int | None] | tuple[int, int | None, int] | list[int] | FreeSize
+GivenSize = int | str | tuple[int, int | None] | tuple[int, int | None, int] | list[int] | FreeSize
 """What the caller says of a symbolic dimension: its size; an expression of other dimensions, ``"P + S"``; its range,
 ``(least, most)`` with a typical size or not; or ``[16, 128, 512]``, the sizes at which costs are taken."""
 
@@ -17,7 +17,7 @@ Bound = int | str
 """What takes the place of a symbol: a number, or an expression of other symbols."""
 
 
-def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, Bound], dict[str, FreeSize]]:
+def split(dims: Mapping[str, GivenSize] | None, place: str = "") -> tuple[dict[str, Bound], dict[str, FreeSize]]:
     """Sizes and expressions to bind, and ranges of sizes that stay free; one without a typical size has 0 there.
 
     Raises:

@@ -8,12 +8,12 @@ import onnx
 
 from eqsat.errors import ModelError
 from eqsat.schema.attributes import declared_kinds
-from eqsat.schema.declared_operators import Operator, result_count
+from eqsat.schema.declared_operators import DeclaredOperator, result_count
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import TensorType
 
 
-def check_declared(node: onnx.NodeProto, operator: Operator, place: str) -> None:
+def check_declared(node: onnx.NodeProto, operator: DeclaredOperator, place: str) -> None:
     """Checks the number of operands and results and the attributes of a node.
 
     Raises:
@@ -58,7 +58,7 @@ def check_declared(node: onnx.NodeProto, operator: Operator, place: str) -> None
             )
 
 
-def check_operands(operator: Operator, inputs: Sequence[TensorType | None], place: str) -> None:
+def check_operands(operator: DeclaredOperator, inputs: Sequence[TensorType | None], place: str) -> None:
     """Checks the element types of the operands.
 
     Raises:
@@ -75,5 +75,5 @@ def check_operands(operator: Operator, inputs: Sequence[TensorType | None], plac
             )
 
 
-def _where(operator: Operator) -> str:
+def _where(operator: DeclaredOperator) -> str:
     return f"it is declared at {operator.place}"

@@ -19,7 +19,7 @@ from eqsat.schema.types import Attrs, OpKey
 LEAST: Mapping[OpKey, Mapping[str, int]] = {OpKey("", "GatherND"): {"batch_dims": 0}}
 """The least value of attributes; below them inference reads foreign memory (onnx 1.23)."""
 
-Call = tuple[str, str, str]
+CalledName = tuple[str, str, str]
 """Domain, name and overload of a function."""
 
 
@@ -47,9 +47,9 @@ def _below(name: str, least: int, found: int, place: str) -> ModelError:
     return ModelError(f"`{name}` of {least} or more is required", place=place, actual=str(found))
 
 
-def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[Call, dict[str, int]]:
+def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[CalledName, dict[str, int]]:
     """The least values of functions' attributes: of those that a node takes over, in a function called there, too."""
-    handed: dict[tuple[Call, str], list[tuple[Call, str]]] = {}
+    handed: dict[tuple[CalledName, str], list[tuple[CalledName, str]]] = {}
     for function in functions:
         for node in all_nodes(function.node):
             for attribute in node.attribute:
@@ -57,7 +57,7 @@ def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[Call, dict[s
                     handed.setdefault((call(node), attribute.name), []).append(
                         ((canonical_domain(function.domain), function.name, function.overload), attribute.ref_attr_name)
                     )
-    found: dict[Call, dict[str, int]] = {}
+    found: dict[CalledName, dict[str, int]] = {}
     waiting = [
         ((op.domain, op.name, ""), name, value) for op, values in LEAST.items() for name, value in values.items()
     ]
@@ -71,6 +71,6 @@ def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[Call, dict[s
     return found
 
 
-def call(node: onnx.NodeProto) -> Call:
+def call(node: onnx.NodeProto) -> CalledName:
     """The function that a node calls, if it calls one."""
     return canonical_domain(node.domain), node.op_type, node.overload

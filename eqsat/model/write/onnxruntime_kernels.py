@@ -8,7 +8,6 @@ the CPU (``tests/model/write/kernel_table.py`` writes it); ONNX Runtime itself i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.schema import opset
-from eqsat.schema.types import OpKey, TensorType
-
-Types = Sequence[TensorType | None]
+from eqsat.schema.types import OpKey, TensorTypes
 
 _Kernel = dict[str, frozenset[ir.DataType]]
 _SHORT = {"float": ir.DataType.FLOAT, "double": ir.DataType.DOUBLE}
@@ -29,7 +26,7 @@ _NOTHING_OF_NOTHING = frozenset({OpKey("com.microsoft", "QLinearSoftmax")})
 """Operators whose kernels give no result where their operand has no elements (ONNX Runtime 1.31)."""
 
 
-def has_kernel(op: OpKey, inputs: Types, outputs: Types = ()) -> bool:
+def has_kernel(op: OpKey, inputs: TensorTypes, outputs: TensorTypes = ()) -> bool:
     """Whether ONNX Runtime has a kernel for an operator at the opset that eqsat writes.
 
     Around an operator without a kernel for float16 it casts to float32 and back.

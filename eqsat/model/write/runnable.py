@@ -19,11 +19,11 @@ from eqsat.model.inference.annotate import function_types
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.onnx_definitions import definition, definition_opset
 from eqsat.model.unused_names import unused
-from eqsat.model.write.onnxruntime_kernels import Types, has_kernel
+from eqsat.model.write.onnxruntime_kernels import has_kernel
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, make_attrs, op_key, to_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType, tensor_type
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType, TensorTypes, tensor_type
 
 _CAST = OpKey("", "Cast")
 _CAST_LIKE = OpKey("", "CastLike")
@@ -33,7 +33,7 @@ _DEEPEST = 8
 _Inner = dict[ir.Value, TensorType | None]
 
 
-def runs_alone(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> bool:
+def runs_alone(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes = ()) -> bool:
     """Whether ONNX Runtime runs an operator itself: by a kernel, or by a definition that is still up to date.
 
     Args:
@@ -47,7 +47,7 @@ def runs_alone(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> b
     return _defined(op, attrs, tuple(inputs))
 
 
-def written(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> Body | None:
+def written(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes = ()) -> Body | None:
     """The program written instead of an operator, None for the operator itself.
 
     Args:
@@ -137,7 +137,7 @@ def _flattened(op: OpKey, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -
     return _flat(op, attrs, inputs, 0)
 
 
-def _flat(op: OpKey, attrs: Attrs, inputs: Types, depth: int) -> Body | None:
+def _flat(op: OpKey, attrs: Attrs, inputs: TensorTypes, depth: int) -> Body | None:
     """A definition by operators that run themselves, None if there is none."""
     if op == _CAST_LIKE:
         return _cast(attrs, inputs)
@@ -172,7 +172,7 @@ def _flat(op: OpKey, attrs: Attrs, inputs: Types, depth: int) -> Body | None:
     return Body(body.inputs, tuple(made), tuple(r for r in results_of if r is not None))
 
 
-def _cast(attrs: Attrs, inputs: Types) -> Body | None:
+def _cast(attrs: Attrs, inputs: TensorTypes) -> Body | None:
     like = inputs[1]
     if like is None:
         return None
@@ -180,7 +180,7 @@ def _cast(attrs: Attrs, inputs: Types) -> Body | None:
     return Body(2, (BodyNode(_CAST, make_attrs(_CAST, values), (0,)),), (2,))
 
 
-def _of_scalars(inputs: Types) -> Body | None:
+def _of_scalars(inputs: TensorTypes) -> Body | None:
     """A Range of scalars: ONNX Runtime refuses vectors of one element whose value it can derive."""
     vectors = [i for i, t in enumerate(inputs) if t is not None and t.shape]
     if not vectors:
@@ -191,7 +191,7 @@ def _of_scalars(inputs: Types) -> Body | None:
     return Body(count, (*squeezed, BodyNode(_RANGE, (), read)), (count + len(vectors),))
 
 
-def _definition(op: OpKey, attrs: Attrs, inputs: Types) -> Body | None:
+def _definition(op: OpKey, attrs: Attrs, inputs: TensorTypes) -> Body | None:
     """The definition of an operator for the inputs that it has."""
     if any(isinstance(value, GraphAttr | OpaqueAttr) for _, value in attrs):
         return None
@@ -206,7 +206,7 @@ def _definition(op: OpKey, attrs: Attrs, inputs: Types) -> Body | None:
 _Typed = list[tuple[BodyNode, Sequence[TensorType | None], Sequence[TensorType | None]]]
 
 
-def _typed(body: Body, inputs: Types) -> _Typed | None:
+def _typed(body: Body, inputs: TensorTypes) -> _Typed | None:
     """The nodes of a body with the types of their operands and results; None where they are not known."""
     try:
         types = infer_body(body, [*inputs, *[None] * (body.inputs - len(inputs))])

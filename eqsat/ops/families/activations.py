@@ -13,7 +13,7 @@ from eqsat.ops.checks import attributes, movement
 from eqsat.ops.families.unary import erf, of_one
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.need_by_shapes import need_broadcasting
-from eqsat.ops.numpy_kernel import Attributes, in_blocks, in_single
+from eqsat.ops.numpy_kernel import in_blocks, in_single
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -29,6 +29,7 @@ from eqsat.ops.traits import (
     SELECTS,
     UNARY,
 )
+from eqsat.schema.types import Attributes
 
 
 def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from eqsat.ops import over_reals as reals
 from eqsat.ops import scales, undefined
 from eqsat.ops.checks import attributes, movement
 from eqsat.ops.magnitude import OF_ALL, Magnitude
-from eqsat.ops.numpy_kernel import Attributes, Fallback, Function, in_single
+from eqsat.ops.numpy_kernel import Fallback, NumpyFunction, in_single
 from eqsat.ops.quantization_role import COMPUTES, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -32,11 +32,12 @@ from eqsat.ops.traits import (
     SUMS,
 )
 from eqsat.schema.integers import divided
+from eqsat.schema.types import Attributes
 
 _Ufunc = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def _broadcasting(function: _Ufunc) -> Function:
+def _broadcasting(function: _Ufunc) -> NumpyFunction:
     """A kernel of two operands that broadcast."""
 
     def run(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,7 +46,7 @@ def _broadcasting(function: _Ufunc) -> Function:
     return run
 
 
-def _since_broadcasting(function: _Ufunc) -> dict[int, Function]:
+def _since_broadcasting(function: _Ufunc) -> dict[int, NumpyFunction]:
     """Kernels of an operator whose second operand was, until version 6, stretched from ``axis`` on if asked for."""
 
     def run_old(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -98,7 +99,7 @@ def bit_shift(attrs: Attributes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.left_shift(x, y) if attrs["direction"] == "LEFT" else np.right_shift(x, y)
 
 
-def _over_all(function: _Ufunc) -> Function:
+def _over_all(function: _Ufunc) -> NumpyFunction:
     """A kernel of any number of operands, from left to right."""
 
     def run(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:

@@ -11,12 +11,12 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
-from eqsat.ops.definition import BodyWriter, Types, number, rank
+from eqsat.ops.definition import BodyWriter, number, rank
 from eqsat.ops.need_by_shapes import need_blocks, need_gathered_blocks
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import AttrValue, TensorTypes
 
 _BYTE = ir.DataType.UINT8
 _PACKED = (2, 4, 8)
@@ -34,7 +34,7 @@ def unpacked(w: BodyWriter, x: int, bits: int, rank: int) -> int:
     return w.reshaped(w.op("Concat", *parts, axis=rank), *(0,) * (rank - 1), -1)
 
 
-def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def matmul_n_bits(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """``A B' + bias``.
 
     Inputs: A (..., K), B (N, blocks, bytes of a block), scales (N * blocks), zero_points (packed or of A's type),
@@ -73,7 +73,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return w.body(y if w.given(5) is None else w.op("Add", y, 5))
 
 
-def gather_block_quantized(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def gather_block_quantized(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Rows of dequantized data; bytes hold several numbers along the last axis.
 
     Inputs: data, indices, scales, zero_points.

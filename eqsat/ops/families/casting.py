@@ -10,10 +10,11 @@ import onnx.numpy_helper
 import onnx_ir as ir
 
 from eqsat.ops import equal_axes, normal, undefined
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import BENDS, ELEMENTWISE, FIXED, MOVES, REARRANGES, SELECTS, SIZES
+from eqsat.schema.types import Attributes
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}

@@ -13,19 +13,19 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import BodyWriter, Types, number, rank
+from eqsat.ops.definition import BodyWriter, number, rank
 from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import attention as sample
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue, OpKey
+from eqsat.schema.types import AttrValue, OpKey, TensorTypes
 
 _LOWEST = -10000.0
 """What ONNX Runtime adds to scores that are masked, unless told otherwise."""
 
 
-def attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Projection of the input to queries, keys and values, then attention.
 
     Inputs: input (B, S, D), weights (D, N * (H + H + Hv)), bias, mask_index, past (2, B, N, P, H), attention_bias.
@@ -42,7 +42,7 @@ def attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return attend_projected(w, attrs, projected, columns or (width // 3,) * 3, mask=3, past=4, bias=5)
 
 
-def quantized_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def quantized_attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """As :func:`attention`, with a projection of 8-bit operands.
 
     Inputs: input, weight, bias, their scales, mask_index, their zero points, past.
@@ -98,7 +98,7 @@ def attend_projected(
     return w.body(y, present)
 
 
-def multi_head_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def multi_head_attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Attention of given queries, keys and values.
 
     Inputs: query (B, S, D), key (B, T, D) or (B, N, T, H), value likewise, bias, key_padding_mask, attention_bias,
@@ -245,7 +245,7 @@ def _integers(attrs: Mapping[str, AttrValue], name: str) -> tuple[int, ...]:
     return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
 
 
-def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def rotary_embedding(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Pairs of elements turned by angles that depend on the position.
 
     Inputs: input (B, S, D) or (B, N, S, H), position_ids (B, S) or the first position (1), and the cosines and sines

@@ -18,15 +18,16 @@ from eqsat.ops.depthwise import depthwise
 from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convolution
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.quantization_role import Role, Weight
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import FITS, PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Attributes
 
-Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+ProductKernel = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """``product(a, b, out)``: matrix product over the last two axes, into ``out``."""
 
 _BLOCK_BYTES = 1 << 20
@@ -64,7 +65,12 @@ def geometry(attrs: Attributes, x: np.ndarray, w: np.ndarray) -> Windows:
 
 
 def convolve(
-    x: np.ndarray, w: np.ndarray, at: Windows, group: int, product: Product = blas, dtype: np.dtype | type | None = None
+    x: np.ndarray,
+    w: np.ndarray,
+    at: Windows,
+    group: int,
+    product: ProductKernel = blas,
+    dtype: np.dtype | type | None = None,
 ) -> np.ndarray:
     """Convolution of checked operands.
 
@@ -95,7 +101,7 @@ def convolve(
     return y.reshape(n, m, *at.out)
 
 
-def _gathered(x: np.ndarray, weights: np.ndarray, at: Windows, y: np.ndarray, product: Product) -> None:
+def _gathered(x: np.ndarray, weights: np.ndarray, at: Windows, y: np.ndarray, product: ProductKernel) -> None:
     """Multiply blocks of gathered windows; the blocks are cut along the first spatial axis of the output."""
     n, group, _, area = y.shape
     depth = weights.shape[2]

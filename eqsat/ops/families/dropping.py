@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops import normal
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import RANDOM
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Attributes
 
 
 def dropout(

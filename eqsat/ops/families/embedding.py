@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import BodyWriter, Types
+from eqsat.ops.definition import BodyWriter
 from eqsat.ops.need_by_shapes import need_embedding
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import AttrValue, TensorTypes
 
 
-def embed_layer_normalization(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def embed_layer_normalization(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Also returns how many words of each sample the mask keeps, and the sum before normalisation.
 
     Inputs: input_ids (B, S), segment_ids, word_embedding (words, D), position_embedding, segment_embedding, gamma (D),
@@ -26,7 +26,7 @@ def embed_layer_normalization(attrs: Mapping[str, AttrValue], types: Types) -> B
     return _normalized(w, attrs, 2, 3, segment, 5, 6, mask=7, positions=w.given(8))
 
 
-def quantized(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def quantized(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """As above, of quantized tables, gamma and beta.
 
     Inputs: the first eight of above, the scales of the five quantized ones, and their zero points.

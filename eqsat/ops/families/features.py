@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.definition import BodyWriter, Types, number, rank
+from eqsat.ops.definition import BodyWriter, number, rank
 from eqsat.ops.families.maps import ML
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES
 from eqsat.schema.body import Body
-from eqsat.schema.types import AttrValue, TensorType
+from eqsat.schema.types import Attributes, AttrValue, TensorType, TensorTypes
 
-Attrs = Mapping[str, AttrValue]
+AttributeValues = Mapping[str, AttrValue]
 _FLOAT, _DOUBLE, _INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
 
 
-def _floats(attrs: Attrs, name: str) -> np.ndarray:
+def _floats(attrs: AttributeValues, name: str) -> np.ndarray:
     given = attrs.get(name)
     return np.array(given if isinstance(given, tuple) else (), np.float32)
 
@@ -43,17 +43,17 @@ def as_single(w: BodyWriter, x: int, dtype: ir.DataType) -> int:
     return x if dtype == _FLOAT else w.op("Cast", x, to=int(_FLOAT))
 
 
-def _is_table(types: Types) -> bool:
+def _is_table(types: TensorTypes) -> bool:
     """Whether the operand has rows of features, or is one row."""
     return rank(types, 0) in (1, 2)
 
 
-def _is_string(types: Types) -> bool:
+def _is_string(types: TensorTypes) -> bool:
     known = types[0] if types else None
     return known is None or known.dtype == ir.DataType.STRING
 
 
-def scaler(attrs: Attrs, types: Types) -> Body | None:
+def scaler(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """``(x - offset) * scale``, one each for all features or for each of them."""
     offset, scale = _floats(attrs, "offset"), _floats(attrs, "scale")
     if not _is_table(types) or not offset.size or offset.size != scale.size:
@@ -64,7 +64,7 @@ def scaler(attrs: Attrs, types: Types) -> Body | None:
     return w.body(as_single(w, y, dtype))
 
 
-def normalizer(attrs: Attrs, types: Types) -> Body | None:
+def normalizer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """Rows divided by their greatest element, by the sum of their magnitudes, or by their length; rows of 0 stay 0."""
     if not _is_table(types):
         return None
@@ -79,7 +79,7 @@ def normalizer(attrs: Attrs, types: Types) -> Body | None:
     return w.body(w.op("Div", x, w.op("Where", is_zero, one, norm)))
 
 
-def imputer(attrs: Attrs, types: Types) -> Body | None:
+def imputer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """A value for each feature in the place of what counts as missing."""
     known = types[0]
     if not _is_table(types) or known is None:
@@ -97,7 +97,7 @@ def imputer(attrs: Attrs, types: Types) -> Body | None:
     return w.body(w.op("Where", is_missing, w.constant(list(values), w.dtype), 0))
 
 
-def binarizer(attrs: Attrs, types: Types) -> Body | None:
+def binarizer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """1 above a threshold, else 0."""
     w = BodyWriter(types)
     x, dtype = as_real(w)
@@ -105,7 +105,7 @@ def binarizer(attrs: Attrs, types: Types) -> Body | None:
     return w.body(w.op("Cast", above, to=int(w.dtype)))
 
 
-def array_feature_extractor(attrs: Attrs, types: Types) -> Body | None:
+def array_feature_extractor(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """Elements of the last axis at some places; a vector is a row."""
     dims = rank(types, 0)
     if not dims or _is_string(types):
@@ -115,7 +115,7 @@ def array_feature_extractor(attrs: Attrs, types: Types) -> Body | None:
     return w.body(w.unsqueezed(found, 0) if dims == 1 else found)
 
 
-def feature_vectorizer(attrs: Attrs, types: Types) -> Body | None:
+def feature_vectorizer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """Rows of several operands side by side, each cut or filled with zeros to a width."""
     widths = attrs.get("inputdimensions")
     sizes = [number(types, i, 1) for i in range(len(types))]
@@ -140,7 +140,7 @@ def feature_vectorizer(attrs: Attrs, types: Types) -> Body | None:
     return w.body(w.op("Concat", *parts, axis=1))
 
 
-def one_hot_encoder(attrs: Attrs, types: Types) -> Body | None:
+def one_hot_encoder(attrs: AttributeValues, types: TensorTypes) -> Body | None:
     """One axis more, with 1 at the place of the category that an element, cut to an integer, is."""
     categories = attrs.get("cats_int64s")
     if _is_string(types) or not isinstance(categories, tuple) or not categories or not attrs.get("zeros", 1):
@@ -159,7 +159,7 @@ def one_hot_encoder(attrs: Attrs, types: Types) -> Body | None:
 _KINDS = {"floats": np.dtype(np.float32), "int64s": np.dtype(np.int64)}
 
 
-def label_table(attrs: Attrs) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def label_table(attrs: AttributeValues) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Keys in ascending order, their values, and the value of others; None if any are strings.
 
     Of equal keys the first one counts. NaN is the last key, where it is one.
@@ -175,13 +175,13 @@ def label_table(attrs: Attrs) -> tuple[np.ndarray, np.ndarray, np.ndarray] | Non
     return sorted_keys, values[first], default.reshape(-1)[:1].astype(values.dtype)
 
 
-def _array(attrs: Attrs, name: str) -> np.ndarray | None:
+def _array(attrs: AttributeValues, name: str) -> np.ndarray | None:
     given: Any = attrs.get(name)
     found = getattr(given, "array", given)
     return found if isinstance(found, np.ndarray) and found.size else None
 
 
-def _numbers(attrs: Attrs, what: str) -> np.ndarray | None:
+def _numbers(attrs: AttributeValues, what: str) -> np.ndarray | None:
     tensor = _array(attrs, f"{what}_tensor")
     if tensor is not None:
         return None if tensor.dtype.kind not in "fiu" else tensor.reshape(-1)
@@ -206,7 +206,7 @@ def label_encoder(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return np.where(found, values[place], default[0]).astype(values.dtype)
 
 
-def _encoded(attrs: Attrs, inputs: Types) -> tuple[TensorType | None, ...]:
+def _encoded(attrs: AttributeValues, inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     x = inputs[0]
     if x is None:
         return (None,)

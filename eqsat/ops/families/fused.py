@@ -7,7 +7,6 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
-from eqsat.ops.definition import Types
 from eqsat.ops.families.activations import ENDINGS, gelu, gelu_kernel, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
@@ -20,14 +19,14 @@ from eqsat.ops.families.unary import of_one
 from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, Fallback, in_blocks, in_single
+from eqsat.ops.numpy_kernel import Fallback, in_blocks, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.sampling import fused
 from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, MOVES, PARAMETRIC, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import Attributes, TensorType, TensorTypes
 
 _Optional = np.ndarray | None
 
@@ -131,7 +130,7 @@ def _skipped(x: np.ndarray, skip: np.ndarray, bias: _Optional) -> np.ndarray:
     return x + skip if bias is None else x + skip + bias
 
 
-def _types_of_sum(attrs: Attributes, types: Types) -> list[TensorType | None]:
+def _types_of_sum(attrs: Attributes, types: TensorTypes) -> list[TensorType | None]:
     """Types of a normalised sum, the mean and the inverse deviation of each row, and the sum."""
     x = types[0]
     if x is None or x.shape is None:

@@ -15,12 +15,13 @@ from eqsat.ops.families.shaping import ints
 from eqsat.ops.magnitude import OF_FIRST
 from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import INDEXES, LOOKS_UP, MOVES, PARAMETRIC, SELECTS, SIZES
+from eqsat.schema.types import Attributes
 
 
 def _checked(indices: np.ndarray, length: int) -> np.ndarray:

@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import BodyWriter, Types, number
+from eqsat.ops.definition import BodyWriter, number
 from eqsat.ops.families.contrib_attention import turned
 from eqsat.ops.need_by_shapes import need_grouped_attention
-from eqsat.ops.numpy_kernel import Attributes, Fallback, in_single
+from eqsat.ops.numpy_kernel import Fallback, in_single
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue, TensorType
+from eqsat.schema.types import Attributes, AttrValue, TensorType, TensorTypes
 
 _Optional = np.ndarray | None
 
@@ -129,7 +129,7 @@ def _turned(x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, interleaved: 
     return np.concatenate([pairs, x[..., 2 * half :]], -1).astype(x.dtype)
 
 
-def defined(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def defined(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The same by standard operators, computed in float32."""
     heads, shared = attrs["num_heads"], attrs["kv_num_heads"]
     packed = len(types) < 3 or types[1] is None or types[2] is None
@@ -244,7 +244,7 @@ def _number(attrs: Mapping[str, AttrValue], name: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _types(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     """The values of an input decide how much of the cache there is."""
     query, key, past = inputs[0], inputs[1], inputs[3]
     if query is None or query.shape is None or len(query.shape) != 3:

@@ -9,16 +9,17 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
 from eqsat.ops.checks import attributes, layers, movement
-from eqsat.ops.families.convolution import Product, blas, convolve, geometry
+from eqsat.ops.families.convolution import ProductKernel, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
 from eqsat.ops.families.quantization import integer_range, saturate
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, at_least_single
+from eqsat.ops.numpy_kernel import at_least_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import products, quantizing, windows
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows
+from eqsat.schema.types import Attributes
 
 _EXACT_SINGLE = 2.0**24
 
@@ -53,7 +54,7 @@ def accumulate(x: np.ndarray, w: np.ndarray, at: Windows, group: int, bias: np.n
     return y
 
 
-def _pieces(step: int) -> Product:
+def _pieces(step: int) -> ProductKernel:
     """A product that adds up float32 products of bounded depth in float64."""
 
     def product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:

@@ -14,16 +14,16 @@ import numpy as np
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
 from eqsat.ops.checks import attributes, lengths
-from eqsat.ops.definition import BodyWriter, Types, number
+from eqsat.ops.definition import BodyWriter, number
 from eqsat.ops.need_by_parameters import need_affine_grid
 from eqsat.ops.need_by_shapes import need_grid_sample
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import image_regions as sample
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.schema.body import Body
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import Attributes, AttrValue, TensorTypes
 
 _FAR = 1e9
 """Coordinates beyond are this far away, so that they are integers."""
@@ -170,7 +170,7 @@ def deformable_convolution(
     return y if b is None else y + b[:, None, None]
 
 
-def affine_grid(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def affine_grid(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Places of an image after an affine map of coordinates between -1 and 1; one matrix for each image."""
     axes = number(types, 0, 1)
     if axes not in (2, 3):

@@ -12,14 +12,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import BodyWriter, Types, number, rank
+from eqsat.ops.definition import BodyWriter, number, rank
 from eqsat.ops.ensemble import listed
 from eqsat.ops.families.features import as_real, as_single
 from eqsat.ops.families.maps import ML
 from eqsat.ops.registry import declare
 from eqsat.ops.scores import above, greatest, labels_of, of_two_classes, transform_of, transformed
 from eqsat.schema.body import Body
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import AttrValue, TensorTypes
 
 _LABELS = ("classlabels_ints", "classlabels_strings")
 
@@ -38,7 +38,7 @@ def _scores(w: BodyWriter, attrs: Mapping[str, AttrValue], columns: int) -> tupl
     return w.op("Add", scores, w.constant(intercepts, dtype)) if intercepts.size else scores, dtype
 
 
-def regressor(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def regressor(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """One score for each target."""
     w, targets = BodyWriter(types), attrs.get("targets", 1)
     found = _scores(w, attrs, targets if isinstance(targets, int) else 0)
@@ -49,7 +49,7 @@ def regressor(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return w.body(as_single(w, transformed(w, found[0], "NONE" if plain else transform, found[1]), found[1]))
 
 
-def classifier(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def classifier(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The label of the greatest score, and all scores; of two classes there may be only one score, of the second."""
     w, labels, transform = BodyWriter(types), labels_of(attrs, *_LABELS), transform_of(attrs)
     columns = listed(attrs, "intercepts").size or len(labels)

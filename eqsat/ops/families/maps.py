@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import FORWARDS, MOVES
+from eqsat.schema.types import Attributes
 
 ML = "ai.onnx.ml"
 """The domain of classical machine learning."""

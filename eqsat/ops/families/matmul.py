@@ -15,11 +15,12 @@ from eqsat.ops import equal_axes, normal
 from eqsat.ops.checks import movement
 from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.quantization_role import Role, Weight
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import products as sample
 from eqsat.ops.traits import FITS, LINEAR
+from eqsat.schema.types import Attributes
 
 _EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 

@@ -12,13 +12,12 @@ from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.magnitude import ORDINARY
 from eqsat.ops.mean_or_zero import mean
-from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, Fallback, in_single
+from eqsat.ops.numpy_kernel import HALF_TYPES, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import normalizing, reductions
 from eqsat.ops.traits import OWN_ATTRIBUTES
-
-Arrays = np.ndarray | tuple[np.ndarray, ...]
+from eqsat.schema.types import Attributes, OneOrMoreArrays
 
 
 def channelwise(v: np.ndarray, rank: int) -> np.ndarray:
@@ -35,7 +34,7 @@ def batch_normalization(
     var: np.ndarray,
     *,
     outputs: int = 1,
-) -> Arrays:
+) -> OneOrMoreArrays:
     """``(x - mean) / sqrt(var + epsilon) * scale + bias`` over channels.
 
     In training the statistics are the batch's own, and running ones are returned.
@@ -48,7 +47,9 @@ def batch_normalization(
     return (y, _running(mean, now, keep), _running(var, spread, keep))[:outputs]
 
 
-def batch_normalization_by_outputs(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
+def batch_normalization_by_outputs(
+    attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1
+) -> OneOrMoreArrays:
     """Before version 14 more than one output means training; the last two are the batch's own statistics."""
     results = batch_normalization({**attrs, "training_mode": int(outputs > 1)}, x, *rest, outputs=min(outputs, 3))
     return results if isinstance(results, np.ndarray) else (*results, *_batch_statistics(x))[:outputs]
@@ -91,7 +92,7 @@ def batch_normalization_spatial(
     var: np.ndarray,
     *,
     outputs: int = 1,
-) -> Arrays:
+) -> OneOrMoreArrays:
     """Before version 9 there may be statistics for each element of a sample."""
     if attrs.get("spatial", 1):
         return batch_normalization_by_outputs(attrs, x, scale, bias, mean, var, outputs=outputs)
@@ -100,7 +101,7 @@ def batch_normalization_spatial(
     return ((x - mean) / np.sqrt(var + x.dtype.type(attrs["epsilon"])) * scale + bias).astype(x.dtype)
 
 
-def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
+def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> OneOrMoreArrays:
     """Before version 7 an attribute tells whether it is inference."""
     if not attrs.get("is_test"):
         raise Fallback
@@ -135,7 +136,7 @@ def group_normalization_by_group(attrs: Attributes, x: np.ndarray, scale: np.nda
 
 def layer_normalization(
     attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None, *, outputs: int = 1
-) -> Arrays:
+) -> OneOrMoreArrays:
     """All elements from ``axis`` on by their statistics; also returns mean and inverse deviation."""
     work = _stash(attrs, x)
     y, mean, inverse = standardized(x.astype(work, copy=False), _axes_from(attrs, x), attrs["epsilon"])

@@ -14,13 +14,14 @@ from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_parameters import need_max_unpool
 from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import image_regions
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import EXACT, LINEAR, MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
+from eqsat.schema.types import Attributes
 
 _Ufunc = Callable[..., np.ndarray]
 

@@ -15,13 +15,13 @@ import eqsat.ops.families.activations  # noqa: F401  # Declares the operators wh
 from eqsat.ops import normal, undefined
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.need_by_shapes import need_broadcasting
-from eqsat.ops.numpy_kernel import Attributes, Function, at_least_single
+from eqsat.ops.numpy_kernel import NumpyFunction, at_least_single
 from eqsat.ops.registry import TABLE, OperatorFacets, declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT, operator_names
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import Attributes, OpKey
 
 _Optional = np.ndarray | None
 
@@ -129,7 +129,7 @@ def qlinear_where(
     return np.where(condition, left, _requantized(y, y_scale, y_zero, z_scale, z_zero))
 
 
-def _of_one(function: Function) -> Function:
+def _of_one(function: NumpyFunction) -> NumpyFunction:
     """The kernel of a function of one operand on a quantized operand."""
 
     def run(
@@ -145,7 +145,7 @@ def _of_one(function: Function) -> Function:
     return run
 
 
-def activations() -> Iterator[tuple[str, OperatorFacets, Function]]:
+def activations() -> Iterator[tuple[str, OperatorFacets, NumpyFunction]]:
     """The operators ``QLinearX`` whose ``X`` is a function of one element: their names, X and its kernel."""
     for name in operator_names(MICROSOFT):
         plain = TABLE.get(OpKey("", name.removeprefix("QLinear")))

@@ -15,13 +15,13 @@ from eqsat.ops.families.qlinear import real, scale_of, zero_of
 from eqsat.ops.families.quantization import saturate
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import ELEMENTARY, PARAMETRIC
 from eqsat.ops.typed_like import Like
 from eqsat.ops.windows import padded
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Attributes
 
 _Optional = np.ndarray | None
 

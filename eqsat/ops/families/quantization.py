@@ -18,10 +18,11 @@ from eqsat.ops import counters as count
 from eqsat.ops import equal_axes, normal, undefined
 from eqsat.ops.checks import layers
 from eqsat.ops.families.casting import cast, numpy_dtype
-from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes, at_least_single
+from eqsat.ops.numpy_kernel import HALF_TYPES, at_least_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import quantizing as sample
 from eqsat.ops.traits import BENDS, CONVERTS
+from eqsat.schema.types import Attributes
 
 _SMALL = {
     np.dtype(ml_dtypes.int4): (-8, 7),

@@ -18,11 +18,11 @@ from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.integer import exact_matmul
 from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.need_by_shapes import need_recurrent, need_transposed_recurrent
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling.recurrent import recurrent
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue, TensorType
+from eqsat.schema.types import Attributes, AttrValue, TensorType
 
 _Function = Callable[[np.ndarray], np.ndarray]
 _Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]

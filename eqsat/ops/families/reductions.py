@@ -11,12 +11,12 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, movement
-from eqsat.ops.definition import BodyWriter, Types, rank
+from eqsat.ops.definition import BodyWriter, rank
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
 from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.normal import Axes
-from eqsat.ops.numpy_kernel import Attributes, Function, in_single
+from eqsat.ops.numpy_kernel import NumpyFunction, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
@@ -35,12 +35,12 @@ from eqsat.ops.traits import (
 from eqsat.ops.typed_like import Like
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import Attributes, AttrValue, TensorTypes
 
 _Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 
 
-def _reduction(function: _Reduction, *, identity: bool = True, axes_input: int = 18) -> dict[int, Function]:
+def _reduction(function: _Reduction, *, identity: bool = True, axes_input: int = 18) -> dict[int, NumpyFunction]:
     """Kernels of a reduction.
 
     Args:
@@ -123,7 +123,7 @@ def _sum_square(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
     return _sum(x * x, axes, keep)
 
 
-def _arg(find: Callable[..., np.ndarray]) -> Function:
+def _arg(find: Callable[..., np.ndarray]) -> NumpyFunction:
     """A kernel that finds an index along an axis: of equal elements the first, or the last if an attribute says so."""
 
     def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -137,7 +137,7 @@ def _arg(find: Callable[..., np.ndarray]) -> Function:
     return run
 
 
-def _cumulative(function: Callable[..., np.ndarray], unit: int) -> Function:
+def _cumulative(function: Callable[..., np.ndarray], unit: int) -> NumpyFunction:
     """A kernel that adds or multiplies up along an axis."""
 
     @in_single
@@ -180,7 +180,7 @@ def hardmax(x: np.ndarray, axis: int) -> np.ndarray:
     return y
 
 
-def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int, Function]:
+def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int, NumpyFunction]:
     """Kernels of a member of the softmax family; before version 13 it sees a matrix cut at ``axis``."""
 
     @in_single
@@ -195,7 +195,7 @@ def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int,
     return {13: run, 1: run_flat}
 
 
-def biased_softmax(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def biased_softmax(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The softmax of a sum, over an axis and all after it together; a bias of fewer axes or sizes is repeated."""
     dims = rank(types, 0)
     if dims is None:

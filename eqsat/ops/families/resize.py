@@ -17,11 +17,12 @@ from eqsat.ops import normal
 from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.need_by_parameters import need_resize
-from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes
+from eqsat.ops.numpy_kernel import HALF_TYPES
 from eqsat.ops.quantization_role import DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import resampling as sample
 from eqsat.ops.traits import PARAMETRIC
+from eqsat.schema.types import Attributes
 
 
 @dataclass(frozen=True, slots=True)

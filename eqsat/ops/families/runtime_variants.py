@@ -8,21 +8,21 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops.definition import BodyWriter, Types, rank
+from eqsat.ops.definition import BodyWriter, rank
 from eqsat.ops.families.matmul import integer_product
 from eqsat.ops.need_by_shapes import need_determinant, need_distances, need_gather_nd, need_grid_sample, need_product
-from eqsat.ops.numpy_kernel import Attributes, in_single
+from eqsat.ops.numpy_kernel import in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES, SELECTS
 from eqsat.ops.typed_like import Like
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue, TensorType
+from eqsat.schema.types import Attributes, AttrValue, TensorType, TensorTypes
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def grid_sample(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def grid_sample(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """GridSample with the names that modes had at first."""
     w = BodyWriter(types)
     mode = str(attrs["mode"])
@@ -30,7 +30,7 @@ def grid_sample(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return w.body(w.op("GridSample", 0, 1, mode=_MODES.get(mode, mode), **kept))
 
 
-def nhwc_max_pool(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def nhwc_max_pool(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """MaxPool with the channels last."""
     dims = rank(types, 0)
     if dims is None or dims < 3:
@@ -40,13 +40,13 @@ def nhwc_max_pool(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
     return w.body(w.op("Transpose", w.op("MaxPool", moved, **attrs), perm=[0, *range(2, dims), 1]))
 
 
-def gather_nd(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def gather_nd(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """GatherND with indices of 32 bits as well."""
     w = BodyWriter(types)
     return w.body(w.op("GatherND", 0, w.op("Cast", 1, to=int(ir.DataType.INT64))))
 
 
-def squared_distances(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def squared_distances(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Distances, or their squares, of all pairs of rows."""
     w = BodyWriter(types)
     of_a, of_b = (w.op("ReduceSumSquare", x, w.constant([1]), keepdims=1) for x in (0, 1))
@@ -77,14 +77,14 @@ def unique(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return values[order], place[inverse.reshape(-1)].astype(np.int64), counts[order].astype(np.int64)
 
 
-def unsorted(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def unsorted(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Unique without sorting; the standard gives the first place of each value as well."""
     w = BodyWriter(types)
     values, _, places, counts = w.several("Unique", 4, 0, sorted=0)
     return w.body(values, places, counts)
 
 
-def _unique_types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _unique_types(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     x = inputs[0]
     if x is None:
         return (None,) * 3
@@ -93,7 +93,7 @@ def _unique_types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[Tensor
     return TensorType(x.dtype, found), indices, TensorType(ir.DataType.INT64, found)
 
 
-def wide_product(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def wide_product(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The product of integers of 16 bits in 32 bits."""
     w = BodyWriter(types)
     a, b = (w.op("Cast", i, to=int(ir.DataType.INT32)) for i in (0, 1))

@@ -8,9 +8,9 @@ import numpy as np
 
 from eqsat.ops import normal
 from eqsat.ops.need_by_parameters import need_split_to_sequence
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import FORWARDS, MOVES, PARAMETRIC
+from eqsat.schema.types import Attributes
 
 
 def sequence_construct(attrs: Attributes, *xs: np.ndarray) -> list[Any]:

@@ -12,7 +12,7 @@ from eqsat.ops.checks import attributes, lengths, movement
 from eqsat.ops.magnitude import OF_FIRST
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
@@ -29,7 +29,7 @@ from eqsat.ops.traits import (
     SIZES,
     TOTAL,
 )
-from eqsat.schema.types import TensorAttr
+from eqsat.schema.types import Attributes, TensorAttr
 
 
 def ints(x: np.ndarray) -> tuple[int, ...]:

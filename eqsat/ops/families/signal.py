@@ -11,10 +11,11 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops.need_by_parameters import need_fourier, need_mel_weights, need_short_fourier, need_window_function
-from eqsat.ops.numpy_kernel import HALF_TYPES, Attributes
+from eqsat.ops.numpy_kernel import HALF_TYPES
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import signals as sample
 from eqsat.ops.traits import PARAMETRIC
+from eqsat.schema.types import Attributes
 
 
 def dft(

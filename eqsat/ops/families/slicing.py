@@ -14,13 +14,14 @@ from eqsat.ops.families.shaping import ints
 from eqsat.ops.magnitude import OF_ALL, OF_FIRST, Magnitude
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.quantization_role import MOVES_DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import MOVES, PARAMETRIC, SIZES
 from eqsat.schema.slices import as_slice, taken
+from eqsat.schema.types import Attributes
 
 
 def concat(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:

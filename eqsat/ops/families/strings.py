@@ -9,9 +9,9 @@ import numpy as np
 
 from eqsat.ops.checks import attributes
 from eqsat.ops.need_by_parameters import need_string_concat
-from eqsat.ops.numpy_kernel import Attributes
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
+from eqsat.schema.types import Attributes
 
 _CASES = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
 

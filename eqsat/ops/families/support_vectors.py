@@ -16,15 +16,15 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import trained as check
-from eqsat.ops.definition import BodyWriter, Types
+from eqsat.ops.definition import BodyWriter
 from eqsat.ops.families.maps import ML
 from eqsat.ops.need_by_parameters import need_support_vectors
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.scores import label_type, labels_of, transform_of, transformed
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.schema.body import Body
-from eqsat.schema.types import AttrValue, OpKey, TensorType
+from eqsat.schema.types import Attributes, AttrValue, OpKey, TensorType, TensorTypes
 
 _LABELS = ("classlabels_ints", "classlabels_strings")
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -200,7 +200,7 @@ def _coupled(made: Machine, decisions: np.ndarray) -> np.ndarray:
     return found
 
 
-def transformed_scores(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def transformed_scores(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The scores without a transformation, and the transformation."""
     if is_plain(attrs) or machine(attrs) is None:
         return None
@@ -218,11 +218,11 @@ def _rows(x: TensorType | None) -> Any:
     return 1 if len(x.shape) == 1 else x.shape[0]
 
 
-def _of_result(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _of_result(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     return (TensorType(ir.DataType.FLOAT, (_rows(inputs[0]), 1)),)
 
 
-def _of_classes(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _of_classes(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     labels, rows, width = labels_of(attrs, *_LABELS), _rows(inputs[0]), None
     per_class: Any = attrs.get("vectors_per_class") or ()
     if classes := len(per_class):

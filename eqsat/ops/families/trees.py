@@ -16,16 +16,16 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import trained as check
-from eqsat.ops.definition import BodyWriter, Types
+from eqsat.ops.definition import BodyWriter
 from eqsat.ops.ensemble import ensemble, listed
 from eqsat.ops.families.maps import ML
 from eqsat.ops.need_by_parameters import need_trees
-from eqsat.ops.numpy_kernel import Attributes, Fallback
+from eqsat.ops.numpy_kernel import Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.scores import above, greatest, label_type, labels_of, of_two_classes, transform_of, transformed
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.schema.body import Body
-from eqsat.schema.types import AttrValue, OpKey, TensorType
+from eqsat.schema.types import Attributes, AttrValue, OpKey, TensorType, TensorTypes
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """By the numbers that ``TreeEnsemble`` has for them."""
@@ -72,7 +72,7 @@ def tree_sums(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return total.astype(x.dtype if "tree_roots" in attrs else np.float32)
 
 
-def transformed_sums(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def transformed_sums(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """The sums, and their transformation."""
     if is_plain(attrs):
         return None
@@ -82,7 +82,7 @@ def transformed_sums(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
     return w.body(transformed(w, sums, transform_of(attrs), w.dtype if op == _ENSEMBLE else ir.DataType.FLOAT))
 
 
-def classifier(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+def classifier(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Scores of classes and the label of the best of them."""
     w = BodyWriter(types)
     labels, transform = labels_of(attrs, *_LABELS), transform_of(attrs)
@@ -120,13 +120,13 @@ def _rows(x: TensorType | None, width: int, dtype: ir.DataType) -> TensorType | 
     return TensorType(dtype, None if x.shape is None else (rows, width))
 
 
-def _of_sums(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _of_sums(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     x, width = inputs[0], attrs.get("n_targets", 0)
     dtype = ir.DataType.FLOAT if x is None or "tree_roots" not in attrs else x.dtype
     return (_rows(x, width if isinstance(width, int) else 0, dtype),)
 
 
-def _of_classes(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
+def _of_classes(attrs: Mapping[str, AttrValue], inputs: TensorTypes) -> tuple[TensorType | None, ...]:
     labels = labels_of(attrs, *_LABELS)
     scores = _rows(inputs[0], max(1, len(labels)), ir.DataType.FLOAT)
     rows = None if scores is None or scores.shape is None else scores.shape[:1]

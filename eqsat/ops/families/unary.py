@@ -11,7 +11,7 @@ from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import over_reals as reals
 from eqsat.ops import scales
 from eqsat.ops.magnitude import OF_FIRST, ORDINARY
-from eqsat.ops.numpy_kernel import Attributes, Function, in_blocks, in_single
+from eqsat.ops.numpy_kernel import NumpyFunction, in_blocks, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
@@ -28,9 +28,10 @@ from eqsat.ops.traits import (
     SIZES,
     UNARY,
 )
+from eqsat.schema.types import Attributes
 
 
-def of_one(function: Callable[[np.ndarray], np.ndarray]) -> Function:
+def of_one(function: Callable[[np.ndarray], np.ndarray]) -> NumpyFunction:
     """A kernel that is a numpy function of the elements of one operand."""
 
     @in_blocks

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Shape
 
 
 def attention(node: SampledNode) -> None:

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from eqsat.schema.types import Shape
+
 T = TypeVar("T")
-Shape = tuple[int, ...]
 
 LARGEST = 400
 """Elements of the largest leaf: small tensors show what large ones do, and a counterexample is to be read."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Shape, broadcast
+from eqsat.ops.sampling.chance import broadcast
 from eqsat.ops.sampling.node import Fill, SampledNode
 from eqsat.ops.sampling.plain import attributes, plain
 from eqsat.schema.dtypes import FLOAT8
+from eqsat.schema.types import Shape
 
 _ORDER = {"known": 0, "node": 1, "input": 2, "constant": 3, "number": 4}
 _EQUAL = {"node": 0.75, "input": 0.6, "constant": 0.3, "number": 0.15}

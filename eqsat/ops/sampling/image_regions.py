@@ -7,8 +7,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
+from eqsat.schema.types import Shape
 
 _INT64 = ir.DataType.INT64
 

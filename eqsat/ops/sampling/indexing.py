@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Shape
 
 _INT64 = ir.DataType.INT64
 _ONES = (ir.DataType.FLOAT, ir.DataType.INT32, _INT64)

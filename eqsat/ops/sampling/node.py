@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Chance, Shape
-from eqsat.schema.types import OpKey
+from eqsat.ops.sampling.chance import Chance
+from eqsat.schema.types import OpKey, Shape
 
 Fill = Literal["any", "positive", "nonzero", "unit", "scale"]
 """The values for which the operator is defined over the reals: anything, more than 0, other than 0, between 0 and 1.
@@ -18,7 +18,7 @@ Its result for other floats is that of IEEE 754, and rules of class ``exact`` ar
 more than 0; ONNX leaves open what the result is for other numbers.
 """
 
-Kind = Literal["known", "node", "input", "constant", "number"]
+OperandKind = Literal["known", "node", "input", "constant", "number"]
 
 
 class SampledNode(Protocol):
@@ -50,7 +50,7 @@ class SampledNode(Protocol):
         """Whether the operand is there."""
         ...
 
-    def kind(self, i: int) -> Kind:
+    def kind(self, i: int) -> OperandKind:
         """What stands in an operand's place: something drawn before, an operator, a leaf, a number."""
         ...
 

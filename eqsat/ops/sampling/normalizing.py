@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
+from eqsat.schema.types import Shape
 
 _EPSILONS = (1e-5, 1e-3, 0.125, 0.5)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from string import ascii_lowercase
 
-from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.ops.sampling.node import SampledNode
+from eqsat.schema.types import Shape
 
 
 def gemm_sizes(node: SampledNode, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Rejected, Shape, broadcast
+from eqsat.ops.sampling.chance import Rejected, broadcast
 from eqsat.ops.sampling.node import SampledNode
 from eqsat.ops.sampling.products import gemm_sizes
 from eqsat.ops.sampling.windows import global_pool, pool
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.opset import attribute_types
+from eqsat.schema.types import Shape
 
 
 def _byte(node: SampledNode, i: int) -> ir.DataType:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
 from eqsat.ops.sampling.windows import convolution_shapes
 from eqsat.schema.dtypes import BYTES, FLOAT8
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Shape
 
 
 def _parameters(node: SampledNode, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import SampledNode
+from eqsat.schema.types import Shape
 
 _MOST_PADDING = 2  # on one side of a dimension
 _ONE_STEP = 2 * _MOST_PADDING + 1

@@ -8,7 +8,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import ModelError
-from eqsat.model.load import Source, load
+from eqsat.model.load import GivenModel, load
 from eqsat.rules.reader import read_text
 from eqsat.schema.declared_operators import declared
 
@@ -33,7 +33,7 @@ X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 Y = np.maximum(X, 0) * 2
 
 
-def operators(model: Source) -> list[str]:
+def operators(model: GivenModel) -> list[str]:
     return [node.op_type for node in load(model).graph]
 
 

@@ -21,7 +21,7 @@ from eqsat.cli import main
 from eqsat.codegen.generate import generate
 from eqsat.errors import Note
 from eqsat.execute.inputs import complete_inputs
-from eqsat.model.load import Source, load
+from eqsat.model.load import GivenModel, load
 from eqsat.schema.metadata import FUNCTIONS
 from eqsat.schema.packed import packed
 from tests.fuzz.check import ort_outputs
@@ -59,7 +59,7 @@ def both(result: eqsat.Result, folder: Path, **options: Any) -> tuple[Path, Path
     return folder / "functions.onnx", folder / "flat.onnx"
 
 
-def content(source: Source, **options: Any) -> bytes:
+def content(source: GivenModel, **options: Any) -> bytes:
     """A model as it is loaded, without a note."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", Note)

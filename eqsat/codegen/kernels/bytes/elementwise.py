@@ -7,7 +7,7 @@ that is quantized into channels last, one side is gathered or scattered element 
 from __future__ import annotations
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types
@@ -17,7 +17,7 @@ from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.dtypes import BYTES
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 IDENTITY = OpKey("", "Identity")
 

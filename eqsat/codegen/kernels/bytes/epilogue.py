@@ -16,10 +16,11 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions import vector
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
+from eqsat.codegen.kernel import Epilogue, Step, View, dense_strides
 from eqsat.codegen.kernels.bytes.c_values import Parameters, Value, Vector, four_bytes, limits
 from eqsat.codegen.kernels.bytes.epilogue_steps import single_constants
 from eqsat.schema.dtypes import BYTES
+from eqsat.schema.types import Shape
 
 _MAGIC = 0x4B400000
 _MOST = 1 << 22

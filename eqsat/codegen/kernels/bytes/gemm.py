@@ -91,14 +91,14 @@ class GemmNest:
     unroll: int
 
 
-Result = Callable[[str, Callable[[str], str], ByteEpilogue], Value]
+WriteResult = Callable[[str, Callable[[str], str], ByteEpilogue], Value]
 """(accumulator, pointer to an array by channel, epilogue) -> what the anchor computes."""
 
 
 def write(
     problem: IntegerGemm,
     epilogue: ByteEpilogue,
-    result: Result,
+    result: WriteResult,
     types: Mapping[str, str],
     isa: Isa,
     *,
@@ -121,7 +121,7 @@ def write(
 
 class _Writer:
     def __init__(
-        self, problem: IntegerGemm, epilogue: ByteEpilogue, result: Result, types: Mapping[str, str], isa: Isa
+        self, problem: IntegerGemm, epilogue: ByteEpilogue, result: WriteResult, types: Mapping[str, str], isa: Isa
     ) -> None:
         self.problem, self.epilogue, self.result, self.types, self.isa = problem, epilogue, result, types, isa
         self.lanes = isa.lanes()

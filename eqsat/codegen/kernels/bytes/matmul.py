@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, unsigned_zero
@@ -28,7 +28,7 @@ from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.schema.dtypes import BYTES
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _MS = "com.microsoft"
 OPERATORS = (

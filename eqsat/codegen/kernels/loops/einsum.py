@@ -23,12 +23,12 @@ from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
-from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 
-Labels = tuple[str, ...]
-Term = tuple[Operand, Labels]
+AxisLabels = tuple[str, ...]
+LabelledOperand = tuple[ProgramOperand, AxisLabels]
 """An operand and the labels of its axes."""
 _REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
@@ -151,7 +151,7 @@ class _Writer:
         self.node, self.sizes, self.nodes = node, sizes, list[ProgramNode]()
         self._tensors = 0
 
-    def written(self, terms: list[Term], result: Labels) -> list[ProgramNode]:
+    def written(self, terms: list[LabelledOperand], result: AxisLabels) -> list[ProgramNode]:
         """All nodes, of which the last one makes the result."""
         y = self.node.output
         if len(terms) == 1:
@@ -175,7 +175,9 @@ class _Writer:
         self._pair(terms[0], terms[1], result, y)
         return self.nodes
 
-    def _cost(self, terms: Sequence[Term], pair: tuple[int, int], result: Labels) -> tuple[int, tuple[int, int]]:
+    def _cost(
+        self, terms: Sequence[LabelledOperand], pair: tuple[int, int], result: AxisLabels
+    ) -> tuple[int, tuple[int, int]]:
         """Products of a pair, and its place, so that the choice among equals is always the same."""
         (a, of_a), (b, of_b) = (terms[k] for k in pair)
         both = (*of_a, *(label for label in of_b if label not in of_a))
@@ -185,7 +187,7 @@ class _Writer:
                 return 0, pair
         return self._length(both), pair
 
-    def _both(self, left: Term, right: Term, kept: Labels) -> Operand:
+    def _both(self, left: LabelledOperand, right: LabelledOperand, kept: AxisLabels) -> ProgramOperand:
         """The sum of products of two operands; that of constants is a constant."""
         (a, of_a), (b, of_b) = left, right
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
@@ -198,7 +200,7 @@ class _Writer:
         self._pair(left, right, kept, y)
         return y
 
-    def _summed(self, term: Term, kept: Labels, y: ProgramTensor | None = None) -> Term:
+    def _summed(self, term: LabelledOperand, kept: AxisLabels, y: ProgramTensor | None = None) -> LabelledOperand:
         """An operand without the labels that nothing else has."""
         x, labels = term
         axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
@@ -211,12 +213,12 @@ class _Writer:
         self._add("ReduceSum", attributes, [x, np.array(axes, np.int64)], y)
         return y, kept
 
-    def _transposition(self, x: Operand, labels: Labels, result: Labels) -> list[ProgramNode]:
+    def _transposition(self, x: ProgramOperand, labels: AxisLabels, result: AxisLabels) -> list[ProgramNode]:
         """The operand with its axes in another order."""
         self._add("Transpose", {"perm": _order(labels, result)}, [x], self.node.output)
         return self.nodes
 
-    def _pair(self, one: Term, other: Term, result: Labels, y: ProgramTensor) -> None:
+    def _pair(self, one: LabelledOperand, other: LabelledOperand, result: AxisLabels, y: ProgramTensor) -> None:
         """A matrix product, or a product element by element where no label is summed."""
         if any(label in other[1] and label not in result for label in one[1]):
             self._product([one[0], other[0]], one[1], other[1], result, y)
@@ -232,7 +234,12 @@ class _Writer:
         self.nodes.append(chain)
 
     def _product(
-        self, operands: Sequence[Operand], left: Labels, right: Labels, result: Labels, y: ProgramTensor
+        self,
+        operands: Sequence[ProgramOperand],
+        left: AxisLabels,
+        right: AxisLabels,
+        result: AxisLabels,
+        y: ProgramTensor,
     ) -> None:
         """``[batch, rows, summed] x [batch, summed, columns]``, then the order of the result."""
         batch = tuple(label for label in result if label in left and label in right)
@@ -255,13 +262,17 @@ class _Writer:
         elif last is not y:
             self.nodes.append(ProgramNode(self.node.name, RESHAPE, {}, [last], [y], y.dtype))
 
-    def _matrix(self, x: Operand, labels: Labels, parts: tuple[Labels, Labels, Labels]) -> Operand:
+    def _matrix(
+        self, x: ProgramOperand, labels: AxisLabels, parts: tuple[AxisLabels, AxisLabels, AxisLabels]
+    ) -> ProgramOperand:
         """An operand with its batch axes first, and one axis for each of the other parts."""
         batch, rows, columns = parts
         shape = (*(self.sizes[k] for k in batch), self._length(rows), self._length(columns))
         return self._ordered(x, labels, (*batch, *rows, *columns), shape)
 
-    def _ordered(self, x: Operand, labels: Labels, order: Labels, shape: tuple[int, ...]) -> Operand:
+    def _ordered(
+        self, x: ProgramOperand, labels: AxisLabels, order: AxisLabels, shape: tuple[int, ...]
+    ) -> ProgramOperand:
         """An operand with its axes in another order, in another shape of the same elements."""
         if isinstance(x, np.ndarray):
             return np.ascontiguousarray(x.transpose(_order(labels, order))).reshape(shape)
@@ -278,20 +289,22 @@ class _Writer:
         self.nodes.append(ProgramNode(self.node.name, RESHAPE, {}, [x], [y], y.dtype))
         return y
 
-    def _length(self, labels: Labels) -> int:
+    def _length(self, labels: AxisLabels) -> int:
         return math.prod(self.sizes[k] for k in labels)
 
     def _tensor(self, shape: tuple[int, ...]) -> ProgramTensor:
         self._tensors += 1
         return ProgramTensor(f"{self.node.output.name}_{self._tensors}", self.node.dtype, shape)
 
-    def _add(self, operator: str, attributes: Mapping[str, Any], inputs: Sequence[Operand], y: ProgramTensor) -> None:
+    def _add(
+        self, operator: str, attributes: Mapping[str, Any], inputs: Sequence[ProgramOperand], y: ProgramTensor
+    ) -> None:
         self.nodes.append(ProgramNode(self.node.name, OpKey("", operator), attributes, [*inputs], [y], y.dtype))
 
 
-def _in_others(label: str, terms: Sequence[Term], but: tuple[int, ...]) -> bool:
+def _in_others(label: str, terms: Sequence[LabelledOperand], but: tuple[int, ...]) -> bool:
     return any(label in labels for k, (_, labels) in enumerate(terms) if k not in but)
 
 
-def _order(labels: Labels, wanted: Labels) -> tuple[int, ...]:
+def _order(labels: AxisLabels, wanted: AxisLabels) -> tuple[int, ...]:
     return tuple(labels.index(label) for label in wanted)

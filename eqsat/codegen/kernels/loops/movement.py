@@ -15,7 +15,7 @@ from eqsat.codegen.kernel import GeneratedKernel, Step, Task
 from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor, only
 from eqsat.codegen.kernels.loops.blocks import AxisRun, Block, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
-from eqsat.codegen.program import IDENTITY, Operand, ProgramNode
+from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramOperand
 from eqsat.codegen.shape_arithmetic import slice_start
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free
@@ -285,7 +285,7 @@ def _spelled_concat(node: ProgramNode) -> list[ProgramNode] | None:
     if any(not isinstance(n, np.ndarray) or n.size != 1 for n in numbers):
         return None
     made: list[ProgramNode] = []
-    parts: list[Operand | None] = []
+    parts: list[ProgramOperand | None] = []
     for k, (x, scale, zero) in enumerate(zip(rest[::3], rest[1::3], rest[2::3], strict=True)):
         assert isinstance(scale, np.ndarray) and isinstance(zero, np.ndarray)
         assert isinstance(y_scale, np.ndarray) and isinstance(y_zero, np.ndarray)
@@ -299,7 +299,7 @@ def _spelled_concat(node: ProgramNode) -> list[ProgramNode] | None:
             Step(OpKey("", "DequantizeLinear"), {"axis": 1, "block_size": 0}, (0, 1, 2), ir.DataType.FLOAT),
             Step(OpKey("", "QuantizeLinear"), {"axis": 1, "block_size": 0, "saturate": 1}, (5, 3, 4), x.dtype),
         ]
-        operands: list[Operand] = [v.reshape(()) for v in (scale, zero, y_scale, y_zero)]
+        operands: list[ProgramOperand] = [v.reshape(()) for v in (scale, zero, y_scale, y_zero)]
         made.append(ProgramNode(f"{node.name}_{k}", IDENTITY, {}, [x], [converted], x.dtype, operands, steps))
         parts.append(converted)
     concat = ProgramNode(

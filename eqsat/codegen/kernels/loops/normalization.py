@@ -15,10 +15,10 @@ from eqsat.codegen.kernel import GeneratedKernel, Step, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
+from eqsat.codegen.loop_writer import Indices
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
 from eqsat.schema.types import OpKey
 
-Index = Sequence[str]
 _REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
@@ -36,11 +36,11 @@ def _standardized(
     template: Template,
     shape: Sequence[int],
     axes: Sequence[int],
-    element: Callable[[Index], str],
-    scaled: Callable[[str, Index], str],
+    element: Callable[[Indices], str],
+    scaled: Callable[[str, Indices], str],
     *,
     dtype: ir.DataType,
-    place: Callable[[Index], list[str]] = list,
+    place: Callable[[Indices], list[str]] = list,
     centred: bool = True,
     divided: bool = False,
     rounds: bool = False,
@@ -86,21 +86,21 @@ def _standardized(
     )
 
 
-def _loaded(x: TemplateTensor) -> Callable[[Index], str]:
+def _loaded(x: TemplateTensor) -> Callable[[Indices], str]:
     return lambda at: x.load(*at)
 
 
-def _affine(scale: TemplateTensor, bias: TemplateTensor | None = None) -> Callable[[str, Index], str]:
+def _affine(scale: TemplateTensor, bias: TemplateTensor | None = None) -> Callable[[str, Indices], str]:
     """Scale and bias, both as seen from the elements' indices."""
 
-    def scaled(v: str, at: Index) -> str:
+    def scaled(v: str, at: Indices) -> str:
         value = f"{v} * {scale.load(*at)}"
         return value if bias is None else f"{value} + {bias.load(*at)}"
 
     return scaled
 
 
-def _stretched(template: Template, scale: int, bias: int | None = None) -> Callable[[str, Index], str]:
+def _stretched(template: Template, scale: int, bias: int | None = None) -> Callable[[str, Indices], str]:
     """Scale and bias by their operands' numbers, as broadcasting gives them the shape of the data."""
     shape = template.operand(0).shape
     added = None if bias is None else template.x[bias]
@@ -117,7 +117,7 @@ def batch_normalization(task: Task) -> GeneratedKernel:
     keep = task.attributes.get("momentum", 0.9)
     work = x.dtype if x.c == "double" else ir.DataType.FLOAT
 
-    def element(c: Index, j: Index) -> list[str]:
+    def element(c: Indices, j: Indices) -> list[str]:
         return [j[0], c[0], *j[1:]] if len(x.shape) > 1 else list(j)
 
     return template.fill(
@@ -154,7 +154,7 @@ def group_normalization(task: Task) -> GeneratedKernel:
     many = x.shape[1] // groups
     parts = x.split(1, (groups, many))
 
-    def channel(at: Index) -> str:
+    def channel(at: Indices) -> str:
         return f"{at[1]} * {many} + {at[2]}"
 
     return _standardized(
@@ -209,14 +209,14 @@ def rms_normalization(task: Task) -> GeneratedKernel:
     )
 
 
-def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
+def _skipped(template: Template, bias: int) -> Callable[[Indices], str]:
     """Elements of ``x + skip + bias``; ``skip`` may have no batch."""
     x, skip = template.operands(0, 1)
     spread = skip.broadcast(x.shape)
     extra = template.x[bias]
     last = None if extra is None else extra.broadcast(x.shape)
 
-    def element(at: Index) -> str:
+    def element(at: Indices) -> str:
         rest = "" if last is None else f" + {last.load(*at)}"
         return f"({x.load(*at)} + {spread.load(*at)}{rest})"
 

@@ -19,7 +19,7 @@ from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
-from eqsat.codegen.program import RESHAPE, Operand, ProgramNode
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand
 from eqsat.schema.dimension import as_divisor
 from eqsat.schema.dtypes import BYTES
 from eqsat.schema.size_questions import is_free
@@ -121,7 +121,7 @@ def _quantization(node: ProgramNode) -> list[ProgramNode] | None:
         return None
     made: list[ProgramNode] = []
     rank = len(x.shape)
-    operands: list[Operand | None] = [scale, *rest]
+    operands: list[ProgramOperand | None] = [scale, *rest]
     if len(scale.shape) == 1 and rank > 0:
         axis = node.attributes["axis"] % rank
         for k, v in enumerate(operands):
@@ -134,7 +134,7 @@ def _quantization(node: ProgramNode) -> list[ProgramNode] | None:
     return [*made, chain] if chain is not None else None
 
 
-def _shaped(name: str, x: Operand, shape: tuple[int, ...], made: list[ProgramNode]) -> Operand:
+def _shaped(name: str, x: ProgramOperand, shape: tuple[int, ...], made: list[ProgramNode]) -> ProgramOperand:
     if isinstance(x, np.ndarray):
         return x.reshape(shape)
     out = program.ProgramTensor(f"{x.name}_shaped", x.dtype, shape)

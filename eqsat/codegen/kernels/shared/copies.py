@@ -8,10 +8,11 @@ from __future__ import annotations
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import GeneratedKernel, Shape, View
+from eqsat.codegen.kernel import GeneratedKernel, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.schema.size_questions import is_free
+from eqsat.schema.types import Shape
 
 _LINE, _WAY = 64, 2048
 """Bytes of a line of the cache, and of what holds half of the lines that differ in their place."""

@@ -19,14 +19,14 @@ from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, is_free
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT, _BOOL, _INT64 = ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT64
 _ATTENTION, _CONCAT, _TRANSPOSE = OpKey("", "Attention"), OpKey("", "Concat"), OpKey("", "Transpose")
@@ -237,7 +237,7 @@ def _spelled(node: ProgramNode) -> list[ProgramNode] | None:
     q = _by_heads(node, inputs[0], int(node.attributes.get("q_num_heads") or 1), made)
     y = node.output
     attributes = {**node.attributes, _PAST: 0 if past is None else past.shape[2]}
-    operands: list[Operand | None] = [q, *inputs[1:_PAST_KEY], None, None, inputs[_LENGTHS]]
+    operands: list[ProgramOperand | None] = [q, *inputs[1:_PAST_KEY], None, None, inputs[_LENGTHS]]
     if len(y.shape) == 4:
         return [*made, ProgramNode(node.name, _ATTENTION, attributes, operands, [y], node.dtype)]
     size = inputs[2].shape[3] if inputs[2] is not None else 0
@@ -249,7 +249,7 @@ def _spelled(node: ProgramNode) -> list[ProgramNode] | None:
     return made
 
 
-def _by_heads(node: ProgramNode, x: Operand, heads: int, made: list[ProgramNode]) -> Operand:
+def _by_heads(node: ProgramNode, x: ProgramOperand, heads: int, made: list[ProgramNode]) -> ProgramOperand:
     """(batch, positions, heads * size) as (batch, heads, positions, size)."""
     if len(x.shape) == 4:
         return x
@@ -265,8 +265,8 @@ def _by_heads(node: ProgramNode, x: Operand, heads: int, made: list[ProgramNode]
 
 
 def _joined(
-    node: ProgramNode, parts: Sequence[Operand], result: ProgramTensor | None, made: list[ProgramNode]
-) -> Operand:
+    node: ProgramNode, parts: Sequence[ProgramOperand], result: ProgramTensor | None, made: list[ProgramNode]
+) -> ProgramOperand:
     """The parts one after the other along the positions, as a result if there is one."""
     first = parts[0]
     if len(parts) == 1 and result is None:

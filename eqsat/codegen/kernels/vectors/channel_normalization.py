@@ -16,13 +16,13 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.rows import is_float_row
 from eqsat.codegen.kernels.vectors.shared_axes import SharedAxis, VectorLoop, merged, passes
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _SUMS = 4

@@ -16,7 +16,7 @@ from eqsat.codegen.kernels.vectors import transposed_geometry
 from eqsat.codegen.kernels.vectors.computed_convolution import with_bias
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, is_vector_epilogue
 from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, packed_size, panel_width, write
-from eqsat.codegen.kernels.vectors.transposed_convolution import Part, parts
+from eqsat.codegen.kernels.vectors.transposed_convolution import PhaseBlock, parts
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
@@ -61,7 +61,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     return GeneratedKernel(body, tuple(epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
-def _taps(part: Part, w: View, groups: int) -> Iterator[tuple[int, ...]]:
+def _taps(part: PhaseBlock, w: View, groups: int) -> Iterator[tuple[int, ...]]:
     """The rows of the template's table for the taps of a part."""
     problem, outputs, inputs = part.problem, w.shape[1], w.shape[0] // groups
     width, size = panel_width(problem.channels), packed_size(problem.channels, problem.steps, bias=False)

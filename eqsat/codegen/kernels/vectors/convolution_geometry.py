@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.kernel import Halo, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Halo, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.size_questions import is_free
+from eqsat.schema.types import Shape
 
 FLOAT = ir.DataType.FLOAT
 _WORTH = 0.7

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.copies import copied
@@ -22,7 +22,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.transposing_chain import COLUMNS, ROWS, Crossing, crossing, in_tiles, place
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 
 @dataclass(frozen=True, slots=True)

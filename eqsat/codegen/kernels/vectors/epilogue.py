@@ -18,8 +18,8 @@ from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.expressions import scalar, vector
 from eqsat.codegen.expressions.expression_table import Argument, Expression
 from eqsat.codegen.isa import AVX2, Isa
-from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
-from eqsat.schema.types import OpKey
+from eqsat.codegen.kernel import Epilogue, Step, View, dense_strides
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _CAST = OpKey("", "Cast")

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
@@ -32,9 +32,9 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     panel_width,
     write,
 )
-from eqsat.codegen.program import RESHAPE, Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.size_questions import is_free, typical
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _FEW_ROWS = 4
@@ -237,7 +237,7 @@ def _of_vectors(node: ProgramNode) -> list[ProgramNode] | None:
         return None
     before: list[ProgramNode] = []
 
-    def as_matrix(x: Operand, shape: Shape) -> Operand:
+    def as_matrix(x: ProgramOperand, shape: Shape) -> ProgramOperand:
         if not isinstance(x, ProgramTensor):
             return x.reshape(shape)
         made = ProgramTensor(f"{x.name}_matrix", x.dtype, shape)

@@ -15,7 +15,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Halo, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Halo, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop, moves_of
@@ -25,7 +25,7 @@ from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, store
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band
 from eqsat.schema.size_questions import any_free
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 MOST = 4
 """Channels of a group that are few."""

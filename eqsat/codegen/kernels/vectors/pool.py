@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
@@ -22,7 +22,7 @@ from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _UNROLLED = 25
 _TOGETHER = 4

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernel_stages import END, STAGE
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
@@ -26,12 +26,12 @@ from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors.epilogue import load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, write
-from eqsat.codegen.kernels.vectors.recurrent_weights import Weights
+from eqsat.codegen.kernels.vectors.recurrent_weights import RecurrentWeights
 from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.ops.families.recurrent import Activation, activations
 from eqsat.schema.size_questions import any_free, is_free, typical
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _FORMS = {
@@ -192,7 +192,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     assert weights[0] is not None and weights[1] is not None
     (directions, gates, _), n = weights[0].shape, weights[1].shape[2]
     floats = 4 * floats_of(batch, time, gates, n)
-    found = Weights(task, isa, floats)
+    found = RecurrentWeights(task, isa, floats)
     constants = [*found.constants]
     length = length_of(task, constants)
     whole = sum(p.channels * p.steps for p in found.products)

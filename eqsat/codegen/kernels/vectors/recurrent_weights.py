@@ -23,7 +23,7 @@ _W, _R, _B = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class WeightProduct:
     """A product with packed weights.
 
     Attributes:
@@ -52,7 +52,7 @@ class Product:
         return VectorEpilogue(preceded(Epilogue(_FLOAT), added), made.shape, made.rank - 1, isa, names={0: self.bias})
 
 
-class Weights:
+class RecurrentWeights:
     """All products of an operator: with the input, with the state, and, of a GRU, with the state that was reset.
 
     Args:
@@ -81,7 +81,7 @@ class Weights:
         cuts = [0, *([] if late < self.gates else ends), self.gates]
         self.products += [self._product(_R, a, b, late) for a, b in pairwise(cuts)]
 
-    def _product(self, operand: int, first: int, last: int, late: int) -> Product:
+    def _product(self, operand: int, first: int, last: int, late: int) -> WeightProduct:
         """That with some rows of W or R."""
         given, number = self.task.inputs[operand], 0 if operand == _W else 1 + (first > 0)
         name, channels = f"weights{number}", last - first
@@ -93,7 +93,7 @@ class Weights:
             declared = f"float *const {name} = {self._place(size)};\n"
             self.setup += f"{{\n{declared}float *restrict panels = {name};\n{text}}}\n"
             bias, more = self._added(number, biases, channels)
-            return Product(name, channels, given.shape[2], declared + more, Packed(bias=False), bias)
+            return WeightProduct(name, channels, given.shape[2], declared + more, Packed(bias=False), bias)
         assert given is not None
         matrices = given[:, first:last].astype(np.float64)
         inside = isinstance(biases, np.ndarray)
@@ -101,7 +101,7 @@ class Weights:
         size = packed_size(channels, matrices.shape[2], bias=inside)
         declared = f"const float *const {name} = w{len(self.constants) - 1} + d * {size};\n"
         bias, more = ("", "") if inside else self._added(number, biases, channels)
-        return Product(name, channels, matrices.shape[2], declared + more, Packed(bias=inside), bias)
+        return WeightProduct(name, channels, matrices.shape[2], declared + more, Packed(bias=inside), bias)
 
     def _place(self, size: int) -> str:
         """Working memory."""

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.resizing import plan_of
 from eqsat.codegen.kernels.shared.families import register
@@ -27,7 +27,7 @@ from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epi
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.ops.families.resize import ResizePlan, axis_taps
 from eqsat.schema.size_questions import is_free, magnitude
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _PANEL = 16
 """Tables are a multiple of this long, so that all instruction sets share them."""

@@ -12,14 +12,14 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors import short_rows
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
 from eqsat.schema.size_questions import is_free
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _SHORT = 4

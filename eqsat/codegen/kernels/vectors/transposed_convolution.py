@@ -11,14 +11,14 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Shape, Task, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue
 from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Packed, pack, packed_size, write
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band, Transposed, geometry
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 
 def _wants(task: Task) -> Wants:
@@ -42,7 +42,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PhaseBlock:
     """The outputs of one band of each axis.
 
     Attributes:
@@ -60,7 +60,7 @@ class Part:
     size: int
 
 
-def parts(task: Task, made: Mapping[str, Shape], weights: str, layout: Packed) -> Iterator[Part]:
+def parts(task: Task, made: Mapping[str, Shape], weights: str, layout: Packed) -> Iterator[PhaseBlock]:
     """All outputs.
 
     Args:
@@ -84,7 +84,7 @@ def _part(
     weights: str,
     layout: Packed,
     start: int,
-) -> Part:
+) -> PhaseBlock:
     x, w = task.view(0), task.inputs[1]
     assert w is not None
     groups, outputs = int(task.attributes.get("group", 1)), w.shape[1]
@@ -119,10 +119,10 @@ def _part(
         layout=layout,
         origin=origin | {"x0": sum(band.start * x.strides[a] for a, band in spatial), weights: start},
     )
-    return Part(problem, tuple(band.taps for band in bands), merged, start, step)
+    return PhaseBlock(problem, tuple(band.taps for band in bands), merged, start, step)
 
 
-def _matrices(w: np.ndarray, part: Part, groups: int) -> np.ndarray:
+def _matrices(w: np.ndarray, part: PhaseBlock, groups: int) -> np.ndarray:
     """The weights of all phases, ``[phases * groups, channels, steps]``, of ``[groups * inputs, outputs, *window]``."""
     inputs, outputs = w.shape[0] // groups, w.shape[1]
     grouped = np.moveaxis(w.astype(np.float32).reshape(groups, inputs, *w.shape[1:]), 1, -1)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Shape, View
+from eqsat.codegen.kernel import View
 from eqsat.schema.size_questions import is_free
+from eqsat.schema.types import Shape
 
 ROWS, COLUMNS = 16, 64
 """Of a tile: a cache line of the operand, and some vectors of the result."""

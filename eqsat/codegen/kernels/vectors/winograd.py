@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import AVX512, Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Shape, Task, Wants
+from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Task, Wants
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
@@ -24,7 +24,7 @@ from eqsat.codegen.kernels.shared.tiling import choose, estimate
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import ImplicitGemm, Packed, pack, packed_size, write
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, Shape
 
 ASKED = "eqsat.winograd"
 """Attribute of a Conv that may be computed with the accuracy of Winograd's algorithm."""

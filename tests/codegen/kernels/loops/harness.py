@@ -20,7 +20,7 @@ from eqsat.codegen.canonical import canonical
 from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.kernel import Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.kernels.shared.families import families
-from eqsat.codegen.program import Operand, ProgramNode, ProgramTensor
+from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
 from tests.codegen.kernels.kernel_cases import FILL, INCLUDES, SANITIZERS, Memory, stored
@@ -124,7 +124,7 @@ def case(
         held[made] = memory(array, rng)
         return made
 
-    given: list[Operand | None] = [
+    given: list[ProgramOperand | None] = [
         x if x is None or i in constant else tensor(x, f"input {i}") for i, x in enumerate(inputs)
     ]
     results: list[ProgramTensor | None] = []

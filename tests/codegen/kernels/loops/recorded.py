@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from eqsat.ops.evaluate import Value
+from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.schemas import defaults, since_version
 from eqsat.schema.types import OpKey
 from tests.ops import oracle
@@ -46,7 +46,7 @@ class Record:
     operator: OpKey
     attributes: Mapping[str, Any]
     inputs: tuple[np.ndarray | None, ...]
-    results: tuple[Value, ...]
+    results: tuple[TensorValue, ...]
 
 
 class _Enough(BaseException):
