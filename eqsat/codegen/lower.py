@@ -118,10 +118,7 @@ class _Lowering:
 
     def run(self, ranges: Sequence[IntegerRange | None]) -> Program:
         plan = self.plan
-        given: ProgramOperands = [
-            self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
-            for vid, value in plan.inputs
-        ]
+        given = [self._tensor(x.name or "", plan.types.get(vid) or tensor_type(x), "input") for vid, x in plan.inputs]
         inputs = [tensor for tensor in given if tensor is not None]
         self.found.sizes.ranges.known.update({x: r for x, r in zip(given, ranges, strict=False) if x is not None and r})
         with within(self.shapes.free):
@@ -141,7 +138,9 @@ class _Lowering:
         check_families(program, self.problems)
         return program
 
-    def _walk(self, plan: Plan, inputs: ProgramOperands, region: int | None = None) -> dict[int, ProgramOperand | None]:
+    def _walk(
+        self, plan: Plan, inputs: Sequence[ProgramOperand | None], region: int | None = None
+    ) -> dict[int, ProgramOperand | None]:
         """Lowers a plan; returns what its values became."""
         read = {vid for vid, _ in plan.outputs}
         needed: list[PlanNode] = []
