@@ -6,9 +6,13 @@ brute force on small random instances.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+
+ExtractionProgress = Callable[[str, float, float], None]
+"""Receives a stage's name, the cost of the best program, and the bound."""
 
 
 @dataclass(frozen=True)

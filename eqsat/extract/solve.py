@@ -8,7 +8,7 @@ is done, the result is the best program found, with its gap.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from eqsat.extract.effort import WORK_PER_SECOND, Effort
 from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
-from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.problem import Choice, ExtractionProgress, Problem, Solution
 from eqsat.extract.program_cost import check, needed, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
@@ -29,7 +29,6 @@ from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
-ExtractionProgress = Callable[[str, float, float], None]
 INF = float("inf")
 MOST = 0.8
 """Of the work, what the relaxed search may do: where it leaves a gap, the search of the whole rarely closes it."""
