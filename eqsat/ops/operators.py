@@ -1,58 +1,23 @@
-"""Look-ups of facts about operators in the table that the families fill."""
+"""Look-ups of facts about operators in the table that the families fill; every file of their folder is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
 import eqsat.ops.own_operators  # noqa: F401  # Declares our own operators.
+from eqsat.ops import families
 from eqsat.ops.equal_axes import EqualAxesRule, alone, broadcasting
-from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of its family.
-    activations,
-    attention,
-    binary,
-    block_quantized,
-    casting,
-    contrib_attention,
-    control,
-    convolution,
-    dropping,
-    embedding,
-    features,
-    fused,
-    gathering,
-    grouped_attention,
-    integer,
-    interpolation,
-    linear_models,
-    losses,
-    maps,
-    matmul,
-    normalization,
-    pooling,
-    qlinear,
-    qlinear_layers,
-    quantization,
-    random,
-    recurrent,
-    reductions,
-    resize,
-    runtime_variants,
-    sequences,
-    shaping,
-    signal,
-    slicing,
-    strings,
-    support_vectors,
-    trees,
-    unary,
-    vision,
-)
 from eqsat.ops.registry import TABLE, OperatorFacets
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.sampling.plain import plain
 from eqsat.ops.traits import Trait
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
+
+for _name in sorted(module.name for module in iter_modules(families.__path__)):
+    import_module(f"{families.__name__}.{_name}")
 
 
 def operator(op: OpKey) -> OperatorFacets:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eqsat.backends import find_backends
 from eqsat.cli import main
 
 Capture = pytest.CaptureFixture[str]
@@ -46,7 +47,9 @@ def test_a_compiler_that_is_missing_or_broken(
     monkeypatch.setenv("CC", compiler)
     found = findings(capsys)
     assert not found["C compiler"]["found"] and compiler in found["C compiler"]["missing"]
-    assert not found["backend dnnl"]["found"] and "compiler" in found["backend dnnl"]["missing"]
+    for name in find_backends.names():
+        backend = found[f"backend {name}"]
+        assert not backend["found"] and "compiler" in backend["missing"]
 
 
 def test_a_package_that_is_missing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.backends.onednn.library import has_onednn
 from eqsat.cli import main
 from eqsat.codegen import pools, sharing
 from eqsat.codegen.compiler import find_compiler
@@ -171,19 +170,6 @@ def test_free_sizes() -> None:
     for batch, seq in ((1, 1), (2, 19), (4, 40), (1, 33)):
         inputs = given(model, batch=batch, seq=seq)
         assert same(shared.run(inputs), alone.run(inputs))
-
-
-@pytest.mark.skipif(not has_onednn(find_compiler()), reason="oneDNN is not installed")
-@pytest.mark.usefixtures("all_shared")
-def test_the_rest_of_a_program_with_a_backend_has_threads() -> None:
-    x = eqsat.input("x", (1, 64, 56, 56))
-    convolved = op.Relu(op.Conv(x, weights(64, 64, 3, 3), weights(64)))
-    result = eqsat.optimize(eqsat.graph(op.LRN(convolved, size=3)), targets=["dnnl"])
-    inputs = given(result.model)
-    alone, shared = result.compile(vendors=["dnnl"]), result.compile(vendors=["dnnl"], threads=3)
-    assert shared.emitted.served and shared.emitted.shared
-    for name, array in alone.run(inputs).items():
-        np.testing.assert_allclose(shared.run(inputs)[name], array, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("all_shared")

@@ -215,8 +215,8 @@ def test_each_file_holds_the_target_of_its_name_and_is_valid(name: str) -> None:
 
 
 def test_every_composite_has_a_case() -> None:
-    assert {name: set(cases) for name, cases in CASES.items()} == {
-        name: {c.name for c in target.composites} for name, target in accelerators().items()
+    assert {name: set(cases) for name, cases in CASES.items() if cases} == {
+        name: {c.name for c in target.composites} for name, target in accelerators().items() if target.composites
     }
 
 

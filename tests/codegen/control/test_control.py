@@ -13,10 +13,6 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-import eqsat
-from eqsat import op
-from eqsat.backends.onednn.library import has_onednn
-from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.control.control_node import BRANCH, UNKNOWN_ROUNDS
 from eqsat.codegen.generate import generate
 from eqsat.codegen.predict import predict
@@ -446,50 +442,3 @@ def test_names_of_a_body_become_no_code():
     model = load(text)
     found = CModel(model).run({"x": X, "m": n(3)})
     np.testing.assert_allclose(found["y"], np.exp(X) - 3 * X - 3, rtol=1e-5, atol=1e-5)
-
-
-# ---- regions of backends -----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not has_onednn(find_compiler()), reason="oneDNN is not installed")
-def test_onednn_executes_regions_inside_of_bodies():
-    """What a search placed on a target with a backend: the optimized convolutions become the body of a loop."""
-    rng = np.random.default_rng(0)
-    w = (rng.standard_normal((64, 64, 3, 3)) / 24).astype(np.float32)
-    x = eqsat.input("x", (1, 64, 28, 28))
-    y = op.Relu(op.Conv(op.Relu(op.Conv(x, w, pads=[1, 1, 1, 1])), w, pads=[1, 1, 1, 1]))
-    inner = ir.to_proto(eqsat.optimize(eqsat.graph(y), targets=["dnnl"], verify=False).model)
-    assert [f.name for f in inner.functions if f.name.startswith("dnnl_")] == ["dnnl_0"]
-    body = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["go"], ["go_out"]), *inner.graph.node],
-        "body",
-        [
-            onnx.helper.make_tensor_value_info("round", onnx.TensorProto.INT64, ()),
-            onnx.helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, ()),
-            *inner.graph.input,
-        ],
-        [onnx.helper.make_tensor_value_info("go_out", onnx.TensorProto.BOOL, ()), *inner.graph.output],
-        list(inner.graph.initializer),
-    )
-    loop = onnx.helper.make_node("Loop", ["m", "", "z"], ["last"], body=body)
-    whole = onnx.ModelProto()
-    whole.CopyFrom(inner)
-    shape = (1, 64, 28, 28)
-    whole.graph.CopyFrom(
-        onnx.helper.make_graph(
-            [loop],
-            "whole",
-            [
-                onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, shape),
-                onnx.helper.make_tensor_value_info("m", onnx.TensorProto.INT64, ()),
-            ],
-            [onnx.helper.make_tensor_value_info("last", onnx.TensorProto.FLOAT, shape)],
-        )
-    )
-    model = load(whole)
-    compiled = CModel(model, vendors=["dnnl"])
-    coverage = compiled.emitted.coverage["dnnl"]
-    assert coverage.total == coverage.called == 2
-    assert {p.kernel for p in compiled.primitives() if not p.is_reorder}
-    given = {"z": rng.standard_normal(shape).astype(np.float32), "m": n(2)}
-    np.testing.assert_allclose(compiled.run(given)["last"], Executor(model).run(given)["last"], atol=1e-4)
