@@ -33,9 +33,10 @@ from unittest.mock import patch
 import click
 import pytest
 
-from eqsat.backends.onednn.library import has_onednn
+from eqsat.backends import find_backends
 from eqsat.cli import cli, main
 from eqsat.codegen.compiler import find_compiler
+from eqsat.errors import CodegenError
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -52,6 +53,15 @@ class Block:
     line: int
     info: tuple[str, ...]
     text: str
+
+
+def has_backend(name: str) -> bool:
+    """Whether a backend's library is there."""
+    try:
+        find_backends.named(name).require(find_compiler())
+    except CodegenError:
+        return False
+    return True
 
 
 def blocks(page: Path, content: str) -> list[Block]:
@@ -199,7 +209,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.chmod(0o755)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page, page.read_text("utf-8")):
-        if not block.info or "skip" in block.info or ("onednn" in block.info and not has_onednn(find_compiler())):
+        if not block.info or "skip" in block.info or ("onednn" in block.info and not has_backend("dnnl")):
             continue
         name = next((word[5:] for word in block.info if word.startswith("file=")), None)
         if name is not None:
