@@ -23,6 +23,7 @@ from eqsat.model.write.onnxruntime_kernels import has_kernel
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, make_attrs, op_key, to_attrs
 from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.metadata import COST
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType, TensorTypes, tensor_type
 
 _CAST = OpKey("", "Cast")
@@ -301,6 +302,6 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> list[
     made[-1].doc_string = node.doc_string
     for step in made[:-1]:
         # The cost is that of all of them together.
-        step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != "eqsat.cost"})
+        step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != COST})
     ir.convenience.replace_nodes_and_values(scope, node, [node], made, kept, results)
     return made
