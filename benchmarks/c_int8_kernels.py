@@ -34,7 +34,7 @@ from eqsat.codegen.compiler import FLAGS, find_compiler, native_isas
 from eqsat.codegen.isa import Isa, find
 from eqsat.codegen.kernel import Epilogue, GeneratedKernel, Task, View
 from eqsat.codegen.kernels import find as find_family
-from eqsat.codegen.kernels.bytes.isa_names import finish
+from eqsat.codegen.kernels.bytes.byte_names import finish
 from eqsat.schema.types import OpKey
 
 MS = "com.microsoft"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from eqsat.backends.coverage import Coverage
     from eqsat.backends.find_backends import GivenBackend
-    from eqsat.codegen.means import Means
+    from eqsat.codegen.run_model import Means
     from eqsat.quantization.calibration_data import DataSource
     from eqsat.quantization.methods import AnyMethod
     from eqsat.quantization.noise_limits import NoiseBudget
@@ -345,7 +345,7 @@ def run(
         LimitError: It takes more memory, time or steps than it may.
         CodegenError, BackendError: The model cannot become C, there is no compiler, or a backend is not found or fails.
     """
-    from eqsat.codegen.means import Runs
+    from eqsat.codegen.run_model import Runs
 
     with declaring(*declarations):
         return Runs(load_model(source, dims=dims)).run(inputs, backend, vendors, backends, coverage)

@@ -24,8 +24,8 @@ from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
 from eqsat.rules.listing import short_place
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
-from eqsat.rules.turned import turned_rules
 from eqsat.rules.turned_constants import turned_constants
+from eqsat.rules.turned_rules import turned_rules
 from eqsat.rules.user_operators import Declaration
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within

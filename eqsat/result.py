@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from eqsat.backends.find_backends import GivenBackend
     from eqsat.codegen.compiled import CompiledModel, GenerationOptions
     from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.means import Means, Runs
     from eqsat.codegen.profile import Profile
+    from eqsat.codegen.run_model import Means, Runs
     from eqsat.model.read.given_sizes import GivenSize
 
 
@@ -127,7 +127,7 @@ class Result:
 
     @cached_property
     def _runs(self) -> Runs:
-        from eqsat.codegen.means import Runs
+        from eqsat.codegen.run_model import Runs
 
         return Runs(self.model, self.sizes)
 

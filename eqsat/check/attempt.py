@@ -19,7 +19,7 @@ from eqsat.check.instance import Drawn, Instance, Leaf, LeftOperator
 from eqsat.check.instance_data import Mood
 from eqsat.check.pattern_node import PatternNode, Request
 from eqsat.check.sides_of_or import met
-from eqsat.check.wishes import keys_of
+from eqsat.check.wanted_values import keys_of
 from eqsat.egraph import magnitudes
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.check.instance import Instance
 from eqsat.check.instance_data import Pool, dtypes_of, named_in
-from eqsat.check.wishes import Wishes
+from eqsat.check.wanted_values import Wishes
 from eqsat.egraph.signature import const_names, template_expressions
 from eqsat.rules.ast import Condition, Match, Name, Number, Pattern, Rule, Sequence
 from eqsat.rules.evaluation import uses

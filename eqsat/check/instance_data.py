@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.reached import reached
+from eqsat.check.reached_arguments import reached
 from eqsat.ops.sampling.chance import Chance
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Apply, Name, Number, Rule

@@ -80,7 +80,7 @@ def _alternatives(model: ir.Model, numerics: NumericsClass) -> tuple[Alternative
     if not loops:
         return ()
     from eqsat.control.recurrent.rewrite import recurrent
-    from eqsat.control.unroll import unrolled
+    from eqsat.control.unrolled_loops import unrolled
 
     found = [unrolled(node, model) for node in loops]
     if numerics != "exact":

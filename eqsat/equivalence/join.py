@@ -14,7 +14,7 @@ from eqsat.errors import ModelError
 from eqsat.execute.compare import SAME_INPUTS, pair_names
 from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
-from eqsat.model.maps import is_map
+from eqsat.model.map_types import is_map
 from eqsat.model.symbols import put_in_place
 from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.partition.place import places_annotations

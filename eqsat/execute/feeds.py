@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
-from eqsat.model.maps import is_map
+from eqsat.model.map_types import is_map
 from eqsat.ops.evaluate import describe
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.schema.dimension import size_of

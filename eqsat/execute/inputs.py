@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
-from eqsat.model.maps import is_map
+from eqsat.model.map_types import is_map
 from eqsat.model.read.dims import binding_hint, free_sizes
 from eqsat.model.read.given_sizes import Bound
 from eqsat.model.symbols import by_known_names

@@ -13,7 +13,7 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.explain.derivations import Derivations, RuleApplication
 from eqsat.explain.match_terms import Terms
 from eqsat.explain.origin import DerivationStep, FoldedConstant, Origin
-from eqsat.partition.assemble import Assembled
+from eqsat.partition.make_plan import Assembled
 from eqsat.partition.value_names import value_names
 from eqsat.rules.ast import Rule
 from eqsat.rules.listing import short_place

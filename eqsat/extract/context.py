@@ -21,7 +21,7 @@ import numpy as np
 
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import HOST
-from eqsat.extract.reduce.dominators import Dominators, members
+from eqsat.extract.reduce.class_dominators import Dominators, members
 from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
 
 INF = float("inf")

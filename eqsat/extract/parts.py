@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
-from eqsat.extract.alike import Known, form_of
 from eqsat.extract.effort import Effort
+from eqsat.extract.identical_parts import Known, form_of
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.extraction_search import ExtractionSearch
 from eqsat.extract.problem import Choice, ExtractionProgress, Problem
 from eqsat.extract.program_cost import needed, program_cost
 from eqsat.extract.programs.greedy import greedy
-from eqsat.extract.reduce.dominators import Dominators, least_cost
+from eqsat.extract.reduce.class_dominators import Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.split import Part, part_problem, split, targets_of
 

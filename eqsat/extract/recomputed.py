@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from eqsat.extract.indirect_search import IndirectSearch
 from eqsat.extract.problem import Problem
-from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.class_dominators import Dominators
 from eqsat.extract.shared import SharedSearch
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.alike import Known
 from eqsat.extract.context import (
     Makers,
     MakersState,
@@ -20,6 +19,7 @@ from eqsat.extract.context import (
     rest_problem,
 )
 from eqsat.extract.effort import Effort
+from eqsat.extract.identical_parts import Known
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.indirect_search import IndirectSearch
 from eqsat.extract.milp.extraction_search import ExtractionSearch
@@ -27,7 +27,7 @@ from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import program_cost
 from eqsat.extract.programs.greedy import greedy
-from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.class_dominators import Dominators
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.split import split
 

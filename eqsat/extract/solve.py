@@ -25,7 +25,7 @@ from eqsat.extract.program_cost import check, needed, program_cost
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.recomputed import RelaxedSearch, recomputed
-from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
+from eqsat.extract.reduce.class_dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 

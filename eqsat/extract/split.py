@@ -22,7 +22,7 @@ import numpy as np
 
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import HOST
-from eqsat.extract.reduce.dominators import Dominators, members
+from eqsat.extract.reduce.class_dominators import Dominators, members
 
 LEAST_CLASSES = 60
 """Least number of classes in a part: below that, setting up parts costs more than it saves."""

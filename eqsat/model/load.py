@@ -17,16 +17,16 @@ from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.kept_floats import mark_floats
-from eqsat.model.maps import hide_maps, show_maps
-from eqsat.model.read.ahead import set_aside, take_back
+from eqsat.model.map_types import hide_maps, show_maps
 from eqsat.model.read.bind_inputs import bind_values
 from eqsat.model.read.declared_calls import use_declarations
 from eqsat.model.read.dims import bind, require_agreement
+from eqsat.model.read.early_normalizations import set_aside, take_back
 from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.given_sizes import Bound
+from eqsat.model.read.loop_numbers import take_scalars
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.remarks import put_back, remarks_of
-from eqsat.model.read.rounds import take_scalars
 from eqsat.model.read.sources import ModelSource, UncheckedModel, read
 from eqsat.model.read.sparse import make_dense
 from eqsat.model.read.tidy import tidy

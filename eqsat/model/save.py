@@ -14,7 +14,7 @@ from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.files import cannot_write, is_stream, reason, require_folder, staged
 from eqsat.model.kept_floats import with_floats_kept
-from eqsat.model.maps import has_maps, show_maps
+from eqsat.model.map_types import has_maps, show_maps
 from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions

@@ -20,7 +20,7 @@ from typing import Any
 from eqsat.errors import OptimizationError
 from eqsat.model.expression import PendingNode, Tensor, made_so_far
 from eqsat.ops.own_operators import ANNOTATIONS
-from eqsat.partition.assemble import Assembled
+from eqsat.partition.make_plan import Assembled
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.rules.ast import Target
 from eqsat.schema import opset

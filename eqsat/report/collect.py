@@ -16,7 +16,7 @@ from eqsat.extract.program_cost import readers
 from eqsat.ops.operators import operator
 from eqsat.ops.own_operators import ANNOTATIONS, LAYOUTS
 from eqsat.ops.traits import MOVES
-from eqsat.partition.assemble import Assembled
+from eqsat.partition.make_plan import Assembled
 from eqsat.partition.plan import PlanRegion
 from eqsat.partition.value_names import value_names
 from eqsat.report import summary as report

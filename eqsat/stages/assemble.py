@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from eqsat.extract.problem import Solution
-from eqsat.partition.assemble import Assembled
-from eqsat.partition.assemble import assemble as assemble_plan
+from eqsat.partition.make_plan import Assembled
+from eqsat.partition.make_plan import assemble as assemble_plan
 from eqsat.partition.partition_functions import PartitionFunction, annotate_composites
 from eqsat.partition.plan import Plan, PlanRegion
 from eqsat.partition.regions import regions

@@ -24,8 +24,8 @@ from eqsat.rules.claims import claims_of
 from eqsat.rules.location import is_shipped
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
-from eqsat.rules.turned import turned_rules
 from eqsat.rules.turned_constants import turned_constants
+from eqsat.rules.turned_rules import turned_rules
 from eqsat.rules.user_operators import operators_of
 from eqsat.schema.declared_operators import DeclaredOperator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes

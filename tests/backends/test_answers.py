@@ -16,7 +16,7 @@ from eqsat.backends import Backend, Code, Run
 from eqsat.backends.backend import Prepared
 from eqsat.backends.coverage import Coverage
 from eqsat.cli import main
-from eqsat.codegen.means import Means
+from eqsat.codegen.run_model import Means
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import BackendError, BackendWarning
 from tests.backends.units import TARGET, Units

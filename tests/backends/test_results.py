@@ -12,7 +12,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends import Backend, Code, Kernel, Run, Writer
 from eqsat.backends.backend import Prepared
-from eqsat.codegen.means import Means
+from eqsat.codegen.run_model import Means
 from eqsat.rules.reader import read_text
 
 TARGET = """

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from eqsat.extract import context, parts, shared
-from eqsat.extract.alike import Known, form_of
 from eqsat.extract.context import find_context, rest_problem
+from eqsat.extract.identical_parts import Known, form_of
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import check, needed, program_cost
 from eqsat.extract.recomputed import RelaxedSearch, recomputed
-from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.class_dominators import Dominators
 from eqsat.extract.shared import SharedSearch
 from eqsat.extract.solve import solve
 from eqsat.extract.split import split

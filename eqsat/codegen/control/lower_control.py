@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eqsat.codegen.canonical import Made
 from eqsat.codegen.control.branches import BranchLowering
+from eqsat.codegen.control.loop_rounds import LoopLowering
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
-from eqsat.codegen.control.rounds import LoopLowering
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.problems import Problems
 from eqsat.schema.types import OpKey

@@ -23,17 +23,17 @@ from eqsat.extract.fewer_targets import restricted, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.branch_and_cut import Tree
-from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
+from eqsat.extract.milp.connected_regions import Joins
+from eqsat.extract.milp.fact_dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import IntegerProgram, Rows, SolverResult
 from eqsat.extract.milp.implication_rows import Implications
-from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import HOST, cost_of, needed, program_cost
 from eqsat.extract.programs.greedy import greedy, guided
 from eqsat.extract.programs.neighbourhoods import improve, is_worthwhile
-from eqsat.extract.reduce.dominators import Dominators, least_cost
+from eqsat.extract.reduce.class_dominators import Dominators, least_cost
 from eqsat.extract.reduce.smaller_problem import hopeless_nodes, reduce_problem
 
 LARGEST_COST = 1000.0

@@ -24,7 +24,7 @@ import numpy as np
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import HOST, readers
-from eqsat.extract.reduce.dominators import Dominators, members
+from eqsat.extract.reduce.class_dominators import Dominators, members
 
 
 class Formulation:

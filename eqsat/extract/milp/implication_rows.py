@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from eqsat.extract.milp.dominators import NOTHING, AndOrGraph, Fact, union
+from eqsat.extract.milp.fact_dominators import NOTHING, AndOrGraph, Fact, union
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from eqsat.extract.milp.dominators import AndOrGraph
+from eqsat.extract.milp.fact_dominators import AndOrGraph
 from eqsat.extract.milp.highs import Rows
 
 LEAST_VIOLATION = 1e-3

@@ -13,7 +13,7 @@ import numpy as np
 
 from eqsat.extract.graph import DisjointSets
 from eqsat.extract.milp.formulation import Formulation
-from eqsat.extract.reduce.dominators import members
+from eqsat.extract.reduce.class_dominators import members
 
 
 @dataclass

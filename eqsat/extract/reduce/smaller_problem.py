@@ -14,7 +14,7 @@ import numpy as np
 
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import HOST
-from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.class_dominators import Dominators
 from eqsat.extract.reduce.node_options import INF, ClassOptions, Option, Origin, Reduced, nodes_of
 
 

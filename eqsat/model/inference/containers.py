@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.model.maps import is_map
+from eqsat.model.map_types import is_map
 from eqsat.schema.types import OpKey, TensorType
 
 TAKES_ELEMENT = frozenset({OpKey("", "SequenceAt"), OpKey("", "OptionalGetElement")})

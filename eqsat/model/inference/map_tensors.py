@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-from eqsat.model.maps import is_map
+from eqsat.model.map_types import is_map
 from eqsat.ops.families.maps import ML
 
 _CAST_TO = {

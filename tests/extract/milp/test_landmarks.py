@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from eqsat.extract.milp.dominators import AndOrGraph, Derivation
+from eqsat.extract.milp.fact_dominators import AndOrGraph, Derivation
 from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.landmarks import add_landmark_rows
 

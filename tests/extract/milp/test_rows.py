@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from eqsat.extract.milp.acyclic import Acyclicity
-from eqsat.extract.milp.dominators import placed_facts, unplaced_facts
+from eqsat.extract.milp.connected_regions import Joins
+from eqsat.extract.milp.fact_dominators import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import IntegerProgram, Rows
 from eqsat.extract.milp.implication_rows import Demands, Implications
-from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import cost_of, needed
-from eqsat.extract.reduce.dominators import Dominators, least_cost, members
+from eqsat.extract.reduce.class_dominators import Dominators, least_cost, members
 from eqsat.extract.reduce.smaller_problem import reduce_problem
 from tests.extract.oracle import cost, launch_problem, programs, random_problem
 

@@ -9,7 +9,7 @@ import pytest
 
 from eqsat.extract.problem import Problem
 from eqsat.extract.program_cost import check, program_cost
-from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.class_dominators import Dominators
 from eqsat.extract.reduce.smaller_problem import hopeless_nodes, reduce_problem
 from tests.extract.oracle import INF, cost, launch_problem, optimum, programs, random_problem
 

@@ -18,11 +18,11 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, GeneratedKernel, Halo, Task, View, Want, Wants
+from eqsat.codegen.kernels.bytes.byte_names import finish
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
 from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
-from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.bytes.weights import FoldedWeights, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis

@@ -15,11 +15,11 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.bytes.byte_names import finish
 from eqsat.codegen.kernels.bytes.c_values import Value, Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types, result_order
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
-from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows

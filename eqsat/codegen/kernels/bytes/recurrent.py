@@ -14,10 +14,10 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Task
 from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.bytes.byte_names import TEMPLATE
 from eqsat.codegen.kernels.bytes.c_values import Value
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.gemm import IntegerGemm, write
-from eqsat.codegen.kernels.bytes.isa_names import TEMPLATE
 from eqsat.codegen.kernels.bytes.weights import FoldedWeights, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, NestLoop

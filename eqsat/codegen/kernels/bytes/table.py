@@ -17,8 +17,8 @@ from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.kernel_text import render
+from eqsat.codegen.kernels.bytes.byte_names import finish
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
-from eqsat.codegen.kernels.bytes.isa_names import finish
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import Program, ProgramNode, ProgramTensor

@@ -14,7 +14,7 @@ from eqsat.rules.ast import Match
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules
 from eqsat.rules.tree import walk
-from eqsat.rules.turned import turned_rules
+from eqsat.rules.turned_rules import turned_rules
 from eqsat.targets.find_targets import load_targets
 
 HEAD = """target near

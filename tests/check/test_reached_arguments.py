@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from eqsat.check.reached import reached
+from eqsat.check.reached_arguments import reached
 from eqsat.check.rule import check_rule
 from eqsat.rules.reader import read_text
 

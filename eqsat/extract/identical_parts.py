@@ -14,7 +14,7 @@ import numpy as np
 
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import needed, program_cost
-from eqsat.extract.reduce.dominators import Dominators, members
+from eqsat.extract.reduce.class_dominators import Dominators, members
 
 ROUNDS = 4
 """In which classes are told apart by their neighbours before they are numbered."""

@@ -22,7 +22,7 @@ from eqsat.extract.milp.highs import Rows
 from eqsat.extract.milp.zones import Zones
 from eqsat.extract.problem import Choice
 from eqsat.extract.program_cost import HOST
-from eqsat.extract.reduce.dominators import members
+from eqsat.extract.reduce.class_dominators import members
 from eqsat.extract.regions.stages import Staging
 
 LEAST_VIOLATION = 1e-3
