@@ -17,17 +17,15 @@ from eqsat.codegen import c_types
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.kernels.shared.families import entry_name
-from eqsat.errors import OptimizationError
-from eqsat.model.macs import macs
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, FamilyEntry, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
-from eqsat.schema.types import Attrs, OpKey, Shape, TensorType
+from eqsat.schema.types import Attrs, Shape, TensorType
 from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import TotalWork, family_entry, rates
-from eqsat.targets.kernel_cost import priced, roofline
+from eqsat.targets.kernel_cost import macs_or_elements, priced, roofline
 
 _SMALL = 4096
 """Elements of a constant that an expression may read, at most."""
@@ -102,7 +100,7 @@ def work(task: Task) -> TotalWork:
     operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
     results = [y for y in task.outputs if y is not None]
     return TotalWork(
-        macs=_macs(task.operator, attributes(task), inputs, outputs) + elements * len(steps),
+        macs=macs_or_elements(task.operator, attributes(task), inputs, outputs, exact=True) + elements * len(steps),
         bytes=sum(map(_bytes, (*operands, *results))),
         functions=functions,
         scattered=sum(_bytes(x) for x in operands if isinstance(x, View) and _is_across(x, results[0])),
@@ -123,13 +121,6 @@ def _at_typical_sizes(task: Task) -> Task:
     epilogue = replace(task.epilogue, operands=tuple(map(fixed, task.epilogue.operands)))
     inputs, outputs = (tuple(map(fixed, views)) for views in (task.inputs, task.outputs))
     return replace(task, inputs=inputs, outputs=outputs, epilogue=epilogue)
-
-
-def _macs(op: OpKey, attrs: Attrs, inputs: list[TensorType | None], outputs: list[TensorType | None]) -> int:
-    try:
-        return macs(op, attrs, inputs, outputs)
-    except OptimizationError:
-        return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
 
 
 def _first(task: Task) -> TensorType | None:
