@@ -25,7 +25,7 @@ from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, Shape, TensorType
 from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import TotalWork, family_entry, rates
-from eqsat.targets.kernel_cost import macs_or_elements, priced, roofline
+from eqsat.targets.kernel_cost import counted_macs, priced, roofline
 
 _SMALL = 4096
 """Elements of a constant that an expression may read, at most."""
@@ -100,7 +100,7 @@ def work(task: Task) -> TotalWork:
     operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
     results = [y for y in task.outputs if y is not None]
     return TotalWork(
-        macs=macs_or_elements(task.operator, attributes(task), inputs, outputs, exact=True) + elements * len(steps),
+        macs=counted_macs(task.operator, attributes(task), inputs, outputs, exact=True) + elements * len(steps),
         bytes=sum(map(_bytes, (*operands, *results))),
         functions=functions,
         scattered=sum(_bytes(x) for x in operands if isinstance(x, View) and _is_across(x, results[0])),

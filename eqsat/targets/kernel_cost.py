@@ -129,7 +129,7 @@ class CostModel:
             results = [self._sized(t, f"output {i}", "a report", sizes) for i, t in enumerate(outputs)]
             if len(body.nodes) == 1:
                 node, types = body.nodes[0], [None if f is None else f.type for f in facts]
-                count = macs_or_elements(node.op, node.attrs, types, results, exact)
+                count = counted_macs(node.op, node.attrs, types, results, exact)
             else:
                 count = self._macs_of_body(body, facts, exact)
             read = read_of(body, [None if f is None else f.type for f in facts], results)
@@ -183,7 +183,7 @@ class CostModel:
         results = [self._sized(t, f"output {i}", place, sizes) for i, t in enumerate(outputs)]
         types = [None if f is None else f.type for f in sized]
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
-        symbols = self._symbols(target, macs_or_elements(op, attrs, types, results, exact), types, results)
+        symbols = self._symbols(target, counted_macs(op, attrs, types, results, exact), types, results)
         # An expression over shapes has no value where no shape is known: then the bytes that are known count.
         known = any(t is not None for t in results) and all(f is None or f.type is not None for f in sized)
         if entry.cost is not None and known:
@@ -296,7 +296,7 @@ class CostModel:
         """
         most, anchor, functions = -1, None, 0
         for node, given, made in _typed_nodes(body, inputs, exact=False):
-            work = macs_or_elements(node.op, node.attrs, given, made, exact=False)
+            work = counted_macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
             if has(node.op, Trait.ELEMENTARY) and made[0] is not None:
@@ -354,9 +354,7 @@ class CostModel:
         key = (body, tuple(_fact_key(f, by_value) for f in inputs))
         if key not in self._body_macs:
             typed = _typed_nodes(body, inputs, exact)
-            self._body_macs[key] = sum(
-                macs_or_elements(node.op, node.attrs, given, made, exact) for node, given, made in typed
-            )
+            self._body_macs[key] = sum(counted_macs(n.op, n.attrs, given, made, exact) for n, given, made in typed)
         return self._body_macs[key]
 
 
@@ -414,7 +412,7 @@ def _typed_nodes(
         first += node.outputs
 
 
-def macs_or_elements(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes, exact: bool) -> int:
+def counted_macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes, exact: bool) -> int:
     """MACs of an operator; where they cannot be counted, one for each element of its largest tensor.
 
     Args:
