@@ -47,6 +47,8 @@ def flattened(plan: Plan, snapshot: Snapshot) -> Kernels:
         (n.op, n.attrs, n.children): n.eclass for n in reversed(snapshot.nodes) if n.kind == "op" and not n.outputs
     }
     taken = {c for node in plan.nodes for c in node.outputs if c is not None} | {c for c, _ in plan.inputs}
+    # Kernels that read a constant must not wait for a composite that computes the same within.
+    taken |= plan.constants.keys()
     for node in plan.nodes:
         if node.body is None:
             found.nodes.append(node)

@@ -198,3 +198,31 @@ def test_large_sizes_are_left_out_for_small_ones(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(verify, "MOST_WORK", 100_000)
     at, skipped = seen()
     assert at == () and len(skipped) == 4 and "the budget of 1e+05" in skipped[0]
+
+
+TRANSPOSING = """\
+target npu
+    peak float32 = 1e12
+    bandwidth = 1e12, launch = 1e-9, dispatch = 1e-9
+    link bandwidth = 1e12, latency = 1e-9
+    composite product : exact
+        Relu(MatMul(x, Transpose(w, perm=[1, 0])))
+        cost 1e-9
+"""
+
+
+def test_kernels_read_a_constant_that_a_later_composite_computes_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "npu.target"
+    path.write_text(TRANSPOSING, "utf-8")
+    turned = op.Transpose(np.arange(64, dtype=np.float32).reshape(8, 8) / 64, perm=[1, 0])
+    first = op.Tanh(op.MatMul(eqsat.input("x", (4, 8)), turned))
+    search = Search.of(eqsat.graph(op.Relu(op.MatMul(first, turned))), targets=[path])
+    result = search.extract("best")
+    assert [node.op.name for node in result.plan.nodes] == ["MatMul", "Tanh", "product"]
+    verifier = search.verifier(result.plan, result.model)
+    verifier.run()
+    programs = verifier.programs
+    ready = set(programs.given)
+    for kernel in programs.kernels:
+        assert all(c is None or c in ready or programs.is_constant(c) for c in kernel.inputs)
+        ready |= {c for c in kernel.outputs if c is not None}
