@@ -45,7 +45,7 @@ class Served:
 
     @property
     def has_source(self) -> bool:
-        """Whether there is a C file for it; else its functions are part of the program's."""
+        """Whether the backend has its own C file; otherwise its functions are part of the program's file."""
         return bool(self.code.functions)
 
 
@@ -193,7 +193,7 @@ class _Writer(Writer):
         return greatest(size)
 
     def inner_bytes(self, run: Run) -> int:
-        """Bytes for the tensors between the kernels of a run, none if none was requested."""
+        """Bytes for the tensors between the kernels of a run; 0 if none were requested."""
         return self._inner[run][1] if run in self._inner else 0
 
     def _planned(self, run: Run) -> tuple[dict[Tensor, int], int]:

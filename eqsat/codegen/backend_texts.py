@@ -1,4 +1,4 @@
-"""What the backends write for a program and the bodies in it: each backend is asked once, for all of its runs."""
+"""The text that backends write for a program and its bodies. Each backend is asked once, for all of its runs."""
 
 from __future__ import annotations
 

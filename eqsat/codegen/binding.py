@@ -32,9 +32,9 @@ class RunShapes:
     """The shapes of a run.
 
     Attributes:
-        sizes: What the program receives.
-        inputs: For each input.
-        outputs: For each output; one number, the greatest number of elements, where data decides the shape.
+        sizes: The sizes that the program receives.
+        inputs: The shape of each input.
+        outputs: The shape of each output; where data decides it, one number: the greatest number of elements.
     """
 
     sizes: tuple[int, ...]
@@ -85,11 +85,11 @@ class ArgumentBinder:
         return found
 
     def results(self, shapes: RunShapes, out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
-        """Arrays for the outputs: new ones, or those of the caller where there are.
+        """Arrays for the outputs: the caller's if given, otherwise new ones.
 
         Raises:
-            ExecutionError: The caller's are unfit.
-            LimitError: There is not as much memory.
+            ExecutionError: The caller's arrays do not fit.
+            LimitError: There is not enough memory.
         """
         if not out:
             try:
@@ -116,7 +116,7 @@ class ArgumentBinder:
         return [np.zeros(max(axes, 1), np.uintp) for axes in self._found.values()]
 
     def shaped(self, results: list[np.ndarray], reported: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results after a run; those of which data decides the shape are arrays of their own."""
+        """The results after a run; an output whose shape data decides is an array of its own."""
         if not reported:
             return results
         shapes = {name: tuple(map(int, shape)) for name, shape in zip(self._found, reported, strict=True)}
@@ -126,7 +126,7 @@ class ArgumentBinder:
         ]
 
     def pointers(self, arrays: Sequence[np.ndarray]) -> list[Any]:
-        """What the program receives for arrays that are dense; they must outlive it."""
+        """The arguments of the program for dense arrays, which must outlive it."""
         return [self._ffi.from_buffer(array) for array in arrays]
 
     def require_apart(self, pointers: Sequence[Any]) -> None:
@@ -231,7 +231,7 @@ def _fit(name: str, array: object, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """The caller's array for an output.
 
     Raises:
-        ExecutionError: It is none that the program can write to.
+        ExecutionError: The program cannot write to it.
     """
     if isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape:
         if array.flags.carray:

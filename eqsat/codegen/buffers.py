@@ -32,13 +32,13 @@ BufferKind = Literal["arena", "input", "output"]
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Memory of a tensor and of the pieces of it.
+    """Memory of a tensor and of its pieces.
 
     Attributes:
-        owner: Whose axes it has.
+        owner: The tensor whose axes it has.
         order: Axes from the outermost to the innermost.
         kind: Whose memory it is: the arena's or the caller's.
-        index: Which input or output.
+        index: Number of the input or output.
         rigid: Whether its strides are final: no halo.
         halo: By axis, the elements before the first and after the last one.
         pad: What is in the halo; None without one.
@@ -89,7 +89,7 @@ class Buffer:
 
     @property
     def contents(self) -> str:
-        """Names of the tensors in it: its owner, what is computed in place, what is part of it."""
+        """Names of the tensors in it: its owner, the tensors computed in place, and its pieces."""
         names = list(dict.fromkeys(t.name for t in (self.owner, *self.tensors)))
         return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
@@ -173,7 +173,7 @@ class BufferPiece:
         for axis, _, (lo, hi) in wanted:
             outer = self.axes[axis][0]
             before, after = buffer.halo[outer]
-            # More room than is read does no harm, so that of free sizes is a number too.
+            # A halo larger than what is read does no harm, so a halo of free sizes becomes a number too.
             buffer.halo[outer] = (max(before, closer_bounds(lo)[1]), max(after, closer_bounds(hi)[1]))
             buffer.pad = pad
         return True
@@ -210,7 +210,7 @@ class BufferPiece:
         return BufferPiece(self.buffer, self.base, tuple(axes))
 
     def without_ones(self, shape: Shape, to: Shape) -> BufferPiece | None:
-        """Reshaped by adding and dropping axes of one element only; None for other reshapes."""
+        """The piece with axes of one element added or dropped; None for any other reshape."""
         kept = [axis for axis, n in enumerate(shape) if n != 1]
         if [shape[a] for a in kept] != [n for n in to if n != 1]:
             return None
@@ -222,7 +222,7 @@ class BufferPiece:
         return BufferPiece(self.buffer, self.base, tuple((-1, 0) if n == 1 else next(pieces) for n in to))
 
     def split(self, shape: Shape, to: Shape) -> BufferPiece | None:
-        """Reshaped by cutting axes into several; None if axes would have to be joined."""
+        """The piece with some axes cut into several; None if axes would have to be joined."""
         if self.strides is not None or 0 in shape:
             return None
         axes: list[tuple[int, int]] = []
@@ -246,13 +246,15 @@ class BufferPiece:
         return BufferPiece(self.buffer, self.base, tuple(axes))
 
     def reshaped(self, shape: Shape, to: Shape) -> BufferPiece | None:
-        """With other dimensions over the same elements in the same order; None if no strides express that."""
+        """The piece with other dimensions over the same elements in the same order; None if no strides express that."""
         strides = reshaped_strides(shape, self.current_strides(), to)
         return None if strides is None else BufferPiece(self.buffer, strides=strides, offset=self.start())
 
 
 def _repeats(n: int, to: int) -> int:
-    """Factor of an axis' stride where its size becomes another: 0 if it has one element, for a free size a choice."""
+    """Factor of the stride of an axis that gets another size: 0 if it has one element; for a free size a
+    conditional.
+    """
     if n == 1:
         return 0 if to != 1 else 1
     if n == to or not is_free(n) or bounds(n)[0] > 1:
@@ -261,7 +263,7 @@ def _repeats(n: int, to: int) -> int:
 
 
 def _is_factor(n: int, size: int) -> bool:
-    """Whether one size divides another, whatever free sizes are."""
+    """Whether one size divides another for all values of free sizes."""
     try:
         return size % n == 0
     except Undecided:
@@ -273,7 +275,7 @@ def _same(a: Pad, b: Pad) -> bool:
 
 
 def reshaped_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:
-    """Strides after reshaping in row-major order without moving an element, None if there are none.
+    """Strides after a row-major reshape that moves no element; None if no strides express it.
 
     Dimensions are grouped so that both shapes have the same number of elements in each group; inside a group the old
     axes must follow each other without gaps.

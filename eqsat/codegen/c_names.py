@@ -29,7 +29,7 @@ _RESERVED = frozenset(
 _FAMILIES = re.compile(
     r"(U?INT\w*|FLT|DBL|LDBL|FP|M|PTRDIFF|SIG_ATOMIC|WCHAR|WINT|EXIT|CLOCK|TIMER|CHAR|SCHAR|UCHAR|U?SHRT|U?L?LONG)_\w+"
 )
-"""Families of such macros."""
+"""Families of macros with such names."""
 _SIZES = ("ARENA", "WEIGHTS")
 """Words that precede ``_SIZE`` in macros of the header, besides the names of arguments."""
 LONGEST = 80
@@ -47,7 +47,7 @@ def identifier(text: str, fallback: str = "x") -> str:
 
 
 def unique(names: Iterable[str], fallback: str = "x", prefix: str = "") -> list[str]:
-    """Identifiers for names, numbered where two would be equal.
+    """Identifiers for names, numbered where two of them would be equal.
 
     Args:
         names: Of tensors or targets.

@@ -64,12 +64,12 @@ def size(dtype: ir.DataType) -> int:
 
 
 def converted(dtype: ir.DataType) -> str | None:
-    """Name for types that are computed in ``float``: ``f16`` has ``f16_to_float`` and ``float_to_f16``; else None."""
+    """The type's part of helper names if it is computed in ``float`` (``f16`` for ``f16_to_float``); otherwise None."""
     return _COMPUTED.get(dtype)
 
 
 def computed(dtype: ir.DataType) -> str:
-    """C type to compute in: ``float`` for the small floats, else that of the element in memory."""
+    """C type to compute in: ``float`` for the small floats, otherwise the type of the element in memory."""
     return "float" if dtype in _COMPUTED else _STORAGE[dtype]
 
 

@@ -95,11 +95,11 @@ def prune(folder: Path, most: int) -> list[Path]:
     """Removes the least recently used libraries until the rest takes no more than ``most`` bytes.
 
     Args:
-        folder: The cache. Other files than libraries stay; folders left by an interrupted compiler are removed.
+        folder: The cache. Files that are not libraries stay; folders left by an interrupted compiler are removed.
         most: Bytes.
 
     Returns:
-        Libraries that were removed, in order.
+        The removed libraries, in order.
     """
     now = time.time()
     found: list[tuple[float, str, int]] = []

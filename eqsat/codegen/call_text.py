@@ -90,7 +90,7 @@ class RegionCallText(Backend):
 
 
 class VendorCall:
-    """A call and what it is made on.
+    """A call with its operands and results.
 
     Args:
         text: With holes: ``{0}``, ``{1}``, ... for operands, ``{result}`` for the first result, ``{result1}``, ... for
@@ -127,7 +127,7 @@ class VendorCall:
         """The size of a hole.
 
         Raises:
-            Undecided: It has none.
+            Undecided: The hole has no size.
         """
         return size_in(hole, [x.shape for x in self.operands], [y.shape for y in self.results])
 
@@ -154,7 +154,7 @@ class VendorCall:
 
 
 def _results(kernel: Kernel) -> list[Tensor | None]:
-    """What a kernel writes, with a place for each result without readers."""
+    """The results of a kernel, with a place for each result that has no readers."""
     pairs = zip_longest(kernel.results, kernel.unread)
     return [unread if result is None else result for result, unread in pairs]
 
@@ -173,7 +173,7 @@ def declarations(calls: Sequence[VendorCall], c_type: Callable[[RegionOperand], 
     lines = []
     for function, uses in sorted(declared.items()):
         if len({len(u) for u in uses}) != 1:
-            continue  # A macro or a variadic function: the target's own header has to say.
+            continue  # A macro or a variadic function: the target's own header has to declare it.
         parameters = [_common(list(kinds)) for kinds in zip(*uses, strict=True)]
         lines.append(f"void {function}({', '.join(parameters) or 'void'});\n")
     return "".join(lines)
@@ -257,7 +257,7 @@ def trusted_call(node: ir.Node, target: str) -> str:
 def is_plain_call(text: str, target: str) -> bool:
     """Whether a text calls a function of the target on holes, numbers, names of the target, and harmless strings.
 
-    What is in the hole of a size does not become C: it is read as a size, whose own text does.
+    The text in a hole for a size is parsed as a size; only the parsed size is written as C.
 
     Args:
         text: The call.

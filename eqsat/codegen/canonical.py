@@ -17,16 +17,16 @@ from eqsat.model.onnx_definitions import has_definition
 from eqsat.schema.types import OpKey
 
 Made = tuple[list[ProgramNode], list[ProgramOperand | None]]
-"""New nodes, and what the old node's outputs are now."""
+"""New nodes, and the values that replace the old node's outputs."""
 
 _ORDER_KEPT = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _UNCHANGED = frozenset({"Identity", "Dropout"})
 _FOLDED = frozenset({"Shape", "Size"})
-"""Constants where shapes are known, as they are in C."""
+"""The node with constants for shapes that are known."""
 
 
 def canonical(node: ProgramNode) -> Made:
-    """The nodes that stand for one node of the model."""
+    """The nodes that replace one node of the model."""
     results: list[ProgramOperand | None] = [*node.outputs]
     name = "" if node.operator.domain else node.operator.name
     if name in _ORDER_KEPT:

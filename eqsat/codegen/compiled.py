@@ -113,7 +113,7 @@ class CompiledModel:
             ExecutionError: As for a call.
             LimitError: The working memory is larger than the memory limit.
         """
-        if type(inputs) is not dict:  # which takes least time in the usual case
+        if type(inputs) is not dict:  # the fastest variant for the usual case
             require_kind("inputs", inputs)
         return self._open().run(inputs, out)
 
@@ -168,7 +168,7 @@ class CompiledModel:
     # ---- the end ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Frees code, weights and working memory; those of a current run when it ends."""
+        """Frees code, weights and working memory; if a run is in progress, its memory is freed when it ends."""
         self._program = self._profiled = None
 
     @property

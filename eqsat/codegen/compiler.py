@@ -32,7 +32,7 @@ def find_compiler() -> list[str]:
     """The command of the compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
 
     Raises:
-        CodegenError: There is none.
+        CodegenError: There is no compiler.
     """
     named = os.environ.get("CC", "").strip()
     candidates = [shlex.split(named)] if named else [["cc"], ["gcc"], ["clang"]]

@@ -1,9 +1,9 @@
 """Lowers operators whose axes, steps or widths are data: kernels find sizes by axis, and others take them at run time.
 
-Which axes a reduction, a slice or a pad is about changes only bounds of loops and positions. A kernel therefore clamps
-and checks what data says and writes numbers for each axis of the operand; the sizes among them are read as those that
-data decides (:mod:`eqsat.codegen.found_sizes`). An operator along one axis sees its operand as what is before the axis,
-the axis, and what comes after it.
+The axes of a reduction, a slice or a pad only change bounds of loops and positions. A kernel therefore clamps and
+checks the data and writes numbers for each axis of the operand; sizes among them are read like other sizes that data
+decides (:mod:`eqsat.codegen.found_sizes`). An operator along one axis sees its operand as three axes: those before the
+axis, the axis, and those after it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DataAxes:
     """Lowers these operators.
 
     Attributes:
-        sizes: Makes sizes of what data says.
+        sizes: Makes sizes of data.
         nodes: Receives nodes.
         one: The result of an operator of ONNX on given operands: call, operator, attributes, operands, name.
     """
@@ -45,7 +45,7 @@ class DataAxes:
     one: Callable[..., ProgramOperand]
 
     def lower(self, call: OperatorCall) -> ProgramOperands | None:
-        """The results of an operator, None where it is none of these or its axes are known.
+        """The results of an operator; None if it is not one of these or its axes are known.
 
         Raises:
             Unbounded: A size has no greatest value.
@@ -79,7 +79,7 @@ class DataAxes:
         return [self._viewed(call, y, dims, result, total, call.label(0))]
 
     def _rank(self, rank: int, axes: ProgramTensor, keeps: bool) -> int | None:
-        """How many axes a reduction's result has; None where data decides that."""
+        """The number of axes of a reduction's result; None if data decides it."""
         (count,) = axes.shape if axes.shape else (1,)
         if keeps:
             return rank
@@ -99,7 +99,7 @@ class DataAxes:
         kept = ProgramTensor(f"{call.name}_kept", _INT64, (max(rank, len(x.shape)),))
         self._add("Axes", call, {"kind": kind, "sizes": x.shape, "noop": True}, [axes], [kept, None, dims])
         if dims is None:
-            # That each axis which goes has one index is compared nevertheless.
+            # Compared all the same: each axis that disappears has one index.
             self.sizes.reading(kept, [1] * len(kept.shape), self.nodes)
         total = math.prod(largest(greatest(n), 1) for n in x.shape)
         return [self._viewed(call, x, dims, rank, total, call.label(0))]
@@ -107,7 +107,7 @@ class DataAxes:
     def _viewed(
         self, call: OperatorCall, x: ProgramTensor, dims: ProgramTensor | None, rank: int, total: int, name: str
     ) -> ProgramTensor:
-        """The same elements under dimensions that data says; without any it is a scalar."""
+        """The same elements with dimensions that data decides; without dimensions a scalar."""
         found = [] if dims is None else elements(self.sizes.read(dims, call.name, [(0, total)] * rank, total))
         y = ProgramTensor(name, x.dtype, tuple(found))
         self._add("Reshape", call, {}, [x], [y])
@@ -204,7 +204,7 @@ class DataAxes:
 
 
 def declared_sizes(call: OperatorCall) -> list[int | None] | None:
-    """What the model says of the first result's dimensions, None for each that it does not say."""
+    """The dimensions that the model declares for the first result; None for each that it leaves open."""
     kind = call.types[0] if call.types else None
     if kind is None or kind.shape is None:
         return None

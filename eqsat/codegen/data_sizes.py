@@ -47,7 +47,7 @@ class DataSizes:
         apply: Lowers an operator.
         nodes: Receives nodes.
         taken: Names that symbols of the model have.
-        limits: What the caller says of sizes.
+        limits: The caller's bounds of sizes.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class DataSizes:
         self._axes = DataAxes(self.sizes, nodes, self._one)
 
     def remembered(self) -> KnownValues:
-        """What is known now."""
+        """A snapshot of the sizes known so far, for :meth:`forget`."""
         return self.sizes.remembered(), dict(self._agreed)
 
     def forget(self, known: KnownValues) -> None:
-        """Know no more than before: what was read since then is not read after all."""
+        """Restores a snapshot: sizes that were read since then are forgotten."""
         self.sizes.forget(known[0])
         self._agreed = known[1]
 
@@ -108,7 +108,7 @@ class DataSizes:
         operands[number] = self.sizes.as_sizes(deciding, call.name, self._most(call))
         if name == "Expand":
             operands = self._expanded(call, operands)
-        # What the model declares of the result is not compared with the data; what the operand says is.
+        # If data decides the result's size, the declared type is not compared with it; sizes in the operand are.
         declared = [None] * len(call.types) if isinstance(deciding, ProgramTensor) else call.types
         return replace(call, operands=operands, types=declared)
 
@@ -120,7 +120,7 @@ class DataSizes:
         return isinstance(x, ProgramTensor) and self.sizes.decide(x) and shape is not None and not is_sizes(shape)
 
     def _most(self, call: OperatorCall) -> list[int] | None:
-        """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
+        """Upper bounds of the elements of an operand that decides sizes, None if nothing bounds them."""
         x, name = call.operands[0], call.op.name
         if x is None:
             return None
@@ -136,7 +136,7 @@ class DataSizes:
         if name == "OneHot":
             return [said[dict(plain(call.attrs))["axis"] % len(said)]] * count
         if name in ("ConstantOfShape", "Expand", "Tile") and count <= len(said):
-            # Where there are no elements, any number of them is none.
+            # Where a size may be 0, the other dimensions are unbounded: the result is empty anyway.
             least = [bounds(n)[0] for n in x.shape] if name == "Tile" else [1] * len(said)
             says = [max(n, 1) if low > 0 else LARGEST for n, low in zip(said, least, strict=name == "Tile")]
             return says[len(says) - count :]
@@ -262,7 +262,7 @@ class DataSizes:
             self.sizes.reading(missing, [0], self._nodes)
 
     def _expanded(self, call: OperatorCall, operands: ProgramOperands) -> ProgramOperands:
-        """The operands of an Expand, with one size where data decides that of an axis and that which it gets."""
+        """The operands of an Expand; sizes of an axis that may be repeated and that data decides are made one size."""
         x, shape = operands
         if not isinstance(x, ProgramTensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
             return operands
@@ -300,7 +300,7 @@ class DataSizes:
     # ---- results whose operands say their sizes --------------------------------------------------------
 
     def _range(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
-        """The size of a range, from sizes if they are the operands, else computed by a kernel."""
+        """The size of a range: an expression if the operands are sizes, otherwise computed by a kernel."""
         dtype = type_of(call.operands[0])
         assert dtype is not None
         size = self._steps(call)
@@ -322,7 +322,7 @@ class DataSizes:
         return replace(call, types=[TensorType(dtype.dtype, (as_dim(size),))])
 
     def _steps(self, call: OperatorCall) -> int | None:
-        """The size of a range of integers that are sizes, None for others."""
+        """The size of a range of integers if they are sizes, otherwise None."""
         delta = call.operands[2]
         if not isinstance(delta, np.ndarray) or delta.dtype != np.int64 or int(delta.reshape(-1)[0]) < 1:
             return None
@@ -356,7 +356,7 @@ class DataSizes:
         sizes = ProgramTensor(f"{call.name}_sizes", _INT64, (count,))
         if isinstance(shape, ProgramTensor):
             self._made("ReshapeSizes", call, form, [shape], [sizes])
-            # Where there are no elements, the other sizes may be anything.
+            # If there are no elements, the other sizes may be anything.
             ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
             found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
         elif not count:
@@ -422,7 +422,7 @@ class DataSizes:
 
 
 def _without_empty(call: OperatorCall) -> OperatorCall:
-    """The operator with constants in the place of integers of which there are none."""
+    """The operator with constants for operands of integers that have no elements."""
     operands = [
         np.zeros(x.shape, np.int64)
         if k and isinstance(x, ProgramTensor) and x.dtype == _INT64 and x.shape == (0,)

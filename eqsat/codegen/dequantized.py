@@ -1,4 +1,4 @@
-"""Finds products that a quantized model computes in floats, because generated C computes them as they are written.
+"""Finds products that a quantized model computes in floats, because generated C computes them in floats as well.
 
 In the QDQ format a quantized convolution is DequantizeLinear, Conv, QuantizeLinear. The optimizer turns them into one
 integer operator. Without it, the C of a quantized model is as slow as that of a float model, and its author should be

@@ -18,7 +18,7 @@ from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.types import OpKey
 
 SpelledNodes = Callable[[ProgramNode], list[ProgramNode] | None]
-"""The nodes that stand for one node, with the same outputs; None where it stays as it is."""
+"""The nodes that replace one node, with the same outputs; None if it stays as it is."""
 _SPELLINGS: dict[OpKey, SpelledNodes] = {}
 
 
@@ -33,7 +33,7 @@ def spelled(*names: str, domain: str = "") -> Callable[[SpelledNodes], SpelledNo
 
 
 def spell(node: ProgramNode) -> list[ProgramNode]:
-    """The nodes that stand for one node; elementwise operators are chains of one step."""
+    """The nodes that replace one node; elementwise operators become chains of one step."""
     spelling = _SPELLINGS.get(node.operator)
     if spelling is not None:
         return spelling(node) or [node]

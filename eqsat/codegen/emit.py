@@ -63,7 +63,9 @@ def emit(
 
 
 class _Emitter:
-    """Writes the calls of a program's kernels; those of a body of control flow share all else with the model's."""
+    """Writes the calls of a program's kernels. A body of control flow has an emitter of its own and shares all else
+    with the model's.
+    """
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class _Emitter:
         )
 
     def _generate(self) -> None:
-        """Make the kernels of all instruction sets, those of bodies included."""
+        """Makes the kernels of all instruction sets, including those of bodies."""
         nodes = self.layout.nodes
         self._lifetimes()
         self.made: list[dict[str, CFunction]] = []

@@ -127,8 +127,8 @@ class Emitted:
         source: ``<name>.c``.
         weights: The block of constants, bytes at an aligned address.
         inputs: Of the entry function.
-        outputs: Likewise.
-        sizes: Further parameters of it.
+        outputs: Those of the entry function likewise.
+        sizes: The entry function's parameters for free sizes.
         arena: Bytes that the caller provides.
         plan: How the arena is used.
         memory_map: The same by tensor.
@@ -137,8 +137,8 @@ class Emitted:
         served: The runs that backends execute, one entry per target.
         files: Headers and sources of the backends, text by name.
         coverage: How many kernels of a target's regions its backend executes.
-        threads: How many may share a kernel; from two on, the entry function receives a pool.
-        shared: How many kernels they share.
+        threads: Number of threads that may share a kernel; if more than one, the entry function receives a pool.
+        shared: Number of kernels that they share.
     """
 
     name: str

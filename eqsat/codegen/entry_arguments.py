@@ -1,4 +1,4 @@
-"""What the entry function of a program receives: tensors, and free sizes."""
+"""The parameters of a program's entry function: tensors and free sizes."""
 
 from __future__ import annotations
 

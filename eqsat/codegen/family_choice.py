@@ -61,7 +61,7 @@ def report(node: ProgramNode, problems: Problems, because: str = "") -> None:
     Args:
         node: The node.
         problems: Receives it.
-        because: Why nothing else computes it.
+        because: Why nothing else can compute it.
     """
     if find_reference(node.operator) is not None or not has_meaning(node.operator):
         problems.add_operator(node.operator, node.name, because)

@@ -1,12 +1,12 @@
 """Sizes that data decides: a kernel computes their values, and from there on they are symbols like received sizes.
 
 Two things make them. An operator whose result has as many elements as data says becomes a kernel that writes the
-greatest result and a count, and a view of the first elements (:meth:`FoundSizes.counted`). Where an operand says the
-size of a result, its elements become sizes (:meth:`FoundSizes.as_sizes`): arithmetic of shapes is followed back to what
-data decides, and only that is read, so that sizes that are equal are known to be.
+greatest result and a count, and a view of the first elements (:meth:`FoundSizes.counted`). If an operand contains the
+size of a result, its elements become sizes (:meth:`FoundSizes.as_sizes`): arithmetic on shapes is traced back to the
+elements that data decides, and only these are read. So equal sizes are known to be equal.
 
-Each size has a greatest value, for which the arena has room. The program compares each value that it reads, and ends
-with a status if one is out of range.
+The arena has room for the greatest value of each size. The program compares each value that it reads, and ends with a
+status if one is out of range.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _FOLLOWED = frozenset(
 _MOST = {ir.DataType.INT64: LARGEST, ir.DataType.INT32: 2**31 - 1}
 """Element types in which sizes are computed, with their greatest numbers."""
 _UNBOUNDED = 2**31 - 1
-"""No greatest value of a size: no memory holds as many elements."""
+"""Not a bound of a size: no memory holds this many elements."""
 _SLICE = OpKey("", "Slice")
 _CAST = OpKey("", "Cast")
 
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """What is known of sizes that data decides before the program is.
+    """Bounds of sizes that data decides, known before the program.
 
     Attributes:
         most: The greatest values that the caller gives, by name.
         required: The greatest values that operators of the model allow, by the symbol in its types.
-        used: Names of those that the caller gives and that there are.
+        used: Names given by the caller that occur in the program.
     """
 
     most: Mapping[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Unbounded(Exception):
 
     @property
     def reason(self) -> str:
-        """What to tell the user."""
+        """The reason for the user."""
         return f"a size that data decides and nothing bounds (give a bound with --dim {self.name}=..N)"
 
 
@@ -113,16 +113,16 @@ class FoundSizes:
                 self.ranges.origins[result] = Producer(op, attributes, list(operands))
 
     def allowed(self, declared: TensorType | None) -> int:
-        """The greatest size of a vector, by what operators allow the symbol in its type."""
+        """The greatest size of a vector, by the bounds that operators impose on the symbol in its type."""
         size = declared.shape[0] if declared is not None and declared.shape else None
         return self._limits.required.get(size, LARGEST) if isinstance(size, str) else LARGEST
 
     def remembered(self) -> dict[ProgramTensor, np.ndarray]:
-        """The sizes that tensors hold, as they are known now."""
+        """A snapshot of the sizes that tensors are known to hold, for :meth:`forget`."""
         return dict(self._sizes)
 
     def forget(self, remembered: dict[ProgramTensor, np.ndarray]) -> None:
-        """Know no more than before: what was read since then is not read after all."""
+        """Restores a snapshot: sizes that were read since then are forgotten."""
         self._sizes = remembered
 
     def decide(self, tensor: ProgramTensor) -> bool:
@@ -138,8 +138,8 @@ class FoundSizes:
 
         Args:
             operand: A vector or a scalar of integers.
-            name: Of the operator, for that of the size.
-            most: What the elements must not exceed.
+            name: Name of the operator, from which that of the size derives.
+            most: Upper bounds of the elements.
             signed: Whether they may be negative.
 
         Raises:
@@ -157,7 +157,7 @@ class FoundSizes:
         return self._sizes[operand]
 
     def _followed(self, tensor: ProgramTensor, name: str) -> np.ndarray | None:
-        """The elements by arithmetic of what they are made of, if that has bounds."""
+        """The elements as an expression of the sizes that they are computed from, if that has bounds."""
         origin = self.ranges.origins.get(tensor)
         if origin is None or origin.op.domain or origin.op.name not in _FOLLOWED:
             return None
@@ -172,7 +172,7 @@ class FoundSizes:
         found = operands[0] if origin.op == _CAST else computed(origin.op, origin.attributes, operands)
         if found is None:
             return None
-        # What exceeds the element type wraps around.
+        # A value outside the range of the element type wraps around.
         limit = _MOST[tensor.dtype]
         fits = all(-limit <= end <= limit for n in elements(found) for end in bounds(n))
         return found if fits or tensor.dtype == ir.DataType.INT64 else None
@@ -195,9 +195,9 @@ class FoundSizes:
 
         Args:
             tensor: Of int64.
-            name: Of the operator, for those of the sizes.
+            name: Name of the operator, from which those of the sizes derive.
             ranges: For each element.
-            together: A number that the product of all elements does not exceed.
+            together: Upper bound of the product of all elements.
 
         Raises:
             Unbounded: One has no greatest value.
@@ -211,7 +211,7 @@ class FoundSizes:
         return found.reshape(tensor.shape)
 
     def _bounded(self, sizes: Sequence[int], most: int) -> list[int]:
-        """The same sizes, which know that their product has a greatest value."""
+        """The same sizes with an upper bound of their product."""
         names = tuple(s.name for n in sizes for s in symbols(n))
         self._free.update({name: replace(self._free[name], together=(names, most)) for name in names})
         return [symbol(name, self._free[name]) for name in names]
@@ -222,7 +222,7 @@ class FoundSizes:
         nodes.append(ProgramNode(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
 
     def size(self, name: str, between: IntegerRange) -> int:
-        """A new size within a range; something must read it.
+        """A new size within a range; the caller must add a node that reads it.
 
         Raises:
             Unbounded: It has no greatest value.
@@ -256,10 +256,10 @@ class FoundSizes:
         """Views of the first elements of results.
 
         Args:
-            name: Of the operator, for that of the size.
+            name: Name of the operator, from which that of the size derives.
             count: How many elements there are, a tensor of one int64.
-            most: There are no more.
-            results: Each with the axis that has so many.
+            most: Upper bound of that number.
+            results: Each with the axis whose first ``count`` indices are kept.
         """
         (size,) = elements(self.read(count, name, [(0, greatest(most))]))
         found: list[ProgramTensor | None] = []

@@ -40,5 +40,5 @@ def declarations(found: Collection[Symbol]) -> list[str]:
 
 
 def reports(outputs: Sequence[EntryParameter]) -> list[str]:
-    """Statements that report the shapes of outputs of which data decides the sizes."""
+    """Statements that report the shapes of outputs whose sizes data decides."""
     return [f"{y.shape_name}[{axis}] = (size_t){n};" for y in outputs if y.found for axis, n in enumerate(y.shape)]

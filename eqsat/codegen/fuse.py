@@ -63,7 +63,7 @@ class _Fusion:
             kept.append(node)
             self.position[node] = number
             self.producer.update(dict.fromkeys(node.writes(), node))
-        # A chain that moved into another one is still in the list: it has no readers now.
+        # A chain that was fused into another node is still in the list, but has no readers now.
         self.program.nodes = kept
         self.program.remove_dead()
 
@@ -103,7 +103,7 @@ class _Fusion:
         return node
 
     def _join(self, chain: ProgramNode) -> ProgramNode | None:
-        """Append a chain to the node that computes one of its operands; the node, or None."""
+        """Appends a chain to the node that computes one of its operands; returns that node, or None."""
         candidates: list[tuple[int, int, ProgramNode]] = []
         for number, operand in enumerate([chain.inputs[0], *chain.operands]):
             producer = self._private(operand)

@@ -62,13 +62,13 @@ def generate(
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
-        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
+        numerics: How far the host's rules and kernels may change values.
         host: The host whose file lists the kernels and their costs; the shipped ``c`` by default.
         select: Whether extraction chooses families and layouts. Otherwise, and for anything that extraction leaves
             open, the most specialised family is used, and conversions are inserted where it requires another layout.
         backends: The backends that execute regions, by target; see :func:`eqsat.backends.find_backends.chosen`.
         unavailable: Kernels that a backend is known to lack on this machine.
-        threads: How many may share a kernel.
+        threads: Number of threads that may share a kernel.
 
     Raises:
         CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
@@ -112,7 +112,7 @@ def generate(
 
 
 def _without_regions(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, Coverage]:
-    """What is to be said of backends that have nothing to execute, by target."""
+    """Messages about backends that have nothing to execute, by target."""
     notes = {target: (backend, without_regions(model, backend)) for target, backend in sorted(backends.items())}
     return {t: Coverage(0, (), backend.library or t, note) for t, (backend, note) in notes.items() if note}
 
@@ -127,7 +127,7 @@ def _in_terms_of_others(model: ir.Model, ranges: dict[str, FreeSize]) -> tuple[i
 
 
 def check_threads(threads: object) -> None:
-    """Raises an error unless a program can have so many threads.
+    """Raises an error unless the program can have this number of threads.
 
     Raises:
         CodegenError: It cannot.
@@ -158,6 +158,6 @@ def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str,
 
 
 def _option(name: str, size: FreeSize) -> str:
-    """What says a size, ready to copy: an expression where it follows from others, otherwise a range."""
+    """How to pass a size, ready to copy: an expression if it follows from others, otherwise a range."""
     following = following_option(name, size.follows) if size.follows else ""
     return following or f"--dim {name}={size.least}..{4 * size.typical}@{size.typical}"

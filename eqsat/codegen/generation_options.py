@@ -1,4 +1,4 @@
-"""What a caller decides about generated C, stated once for all functions that hand it on to ``generate``."""
+"""The options of C generation, defined once for all functions that pass them on to ``generate``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""float16 and bfloat16 are types of memory: what has such operands is computed in float32, by the kernels for that.
+"""float16 and bfloat16 are types of memory only: operators on them are computed in float32, by the kernels for float32.
 
-A tensor that a kernel computes exists in float32 then, rounded to its own type after each operator, as the model says.
-So the values are those of kernels that load and store halves, and no kernel but the elementwise ones has to know of
-them. A tensor in its own type is made where something reads it as it is: the caller, a body of control flow, a region
-that stays whole. Operators that only move elements stay in the type in which they find their operands: nothing is
-converted to be moved.
+A tensor that a kernel computes then exists in float32, rounded to its own type after each operator, as the model
+demands. So its values equal those of kernels that load and store halves, and only elementwise kernels know of these
+types. A tensor is converted to its own type where something reads it in that type: the caller, a body of control flow,
+a region that stays whole. Operators that only move elements stay in the type in which they find their operands: nothing
+is converted only to be moved.
 
 ONNX Runtime runs such models in float32 on the CPU as well, but does not round between the operators.
 """
@@ -49,7 +49,7 @@ class HalfPrecision:
         self._constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def is_computable(self, node: ProgramNode) -> bool:
-        """Whether a kernel family computes a node, as it is or in float32."""
+        """Whether a kernel family computes a node, in its own type or in float32."""
         if find(node.provisional_task()) is not None:
             return True
         return _is_half(node) and find(self._in_float32(node, {}, None).provisional_task()) is not None
@@ -68,7 +68,7 @@ class HalfPrecision:
         program.nodes = nodes
 
     def _wide(self, node: ProgramNode, copies: _Copies, region: int | None) -> ProgramNode | None:
-        """The node in float32; None where it stays as it is."""
+        """The node in float32; None if it stays as it is."""
         if _moves(node) and not any((x, region) in copies for x in node.reads()):
             return None
         wide = self._in_float32(node, copies, region)
@@ -123,7 +123,7 @@ class HalfPrecision:
 
 
 def _spelled(wide: ProgramNode) -> list[ProgramNode]:
-    """The nodes that stand for one in float32, as they would if the model had that type."""
+    """The nodes that replace a node in float32, as if the model had that type."""
     made = [wide] if wide.is_chain or wide.steps else spell(wide)
     for node in made:
         node.kernel, node.family = wide.kernel, wide.family if node.operator == wide.operator else ""
@@ -143,7 +143,7 @@ def _type(x: np.ndarray | None) -> ir.DataType | None:
 
 
 def _moves(node: ProgramNode) -> bool:
-    """Whether the node moves elements and does nothing else. Conversions between layouts are fast in float32 alone."""
+    """Whether the node only moves elements. Conversions between layouts are excluded: they are fast only in float32."""
     if node.steps or (node.is_chain and node.output.order is not None):
         return False
     moves = node.is_chain or node.operator == RESHAPE or has(node.operator, Trait.MOVES)
@@ -153,7 +153,7 @@ def _moves(node: ProgramNode) -> bool:
 
 
 def _is_exact(operator: OpKey) -> bool:
-    """Whether results computed from numbers of half precision are such numbers."""
+    """Whether results computed from numbers of half precision are numbers of half precision."""
     if operator.domain or has(operator, Trait.ROUNDS):
         return False
     return any(has(operator, trait) for trait in (Trait.EXACT, Trait.MOVES, Trait.SELECTS))

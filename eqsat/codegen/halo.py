@@ -37,7 +37,7 @@ def fill_halo(buffer: Buffer, pointer: str, location: Location) -> list[str]:
 
 
 def _value(buffer: Buffer, location: Location) -> str:
-    """What the halo holds in C."""
+    """C of the value that the halo holds."""
     pad, dtype = buffer.pad, buffer.owner.dtype
     assert pad is not None
     if isinstance(pad, ProgramTensor):

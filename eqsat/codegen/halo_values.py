@@ -1,6 +1,6 @@
 """Values of halos that the program computes, such as a zero point: when they are known.
 
-A halo is filled where its buffer comes to life. Its value must have been computed by then, and be there to be read.
+A halo is filled where its buffer comes to life. By then its value must have been computed and be readable.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from eqsat.codegen.program import ProgramNode, ProgramTensor
 
 
 class HaloValues:
-    """Which values are known where which buffers come to life.
+    """Decides which values are known at the points where buffers come to life.
 
     Args:
-        inputs: Of the program, which are known from its beginning.
+        inputs: Inputs of the program, which are known from its beginning.
     """
 
     def __init__(self, inputs: Collection[ProgramTensor]) -> None:

@@ -19,7 +19,7 @@ class Isa:
     """An instruction set.
 
     Attributes:
-        name: As a C identifier: the suffix of functions.
+        name: The suffix of functions, a C identifier.
         vector_bytes: Width of a register; 0 where there are no vectors.
         registers: Vector registers that a kernel may count on.
         target: The argument of ``__attribute__((target(...)))``; empty for the compiler's default.
@@ -41,7 +41,7 @@ class Isa:
 
     @property
     def x86(self) -> bool:
-        """Whether it exists on x86-64 alone."""
+        """Whether it exists only on x86-64."""
         return bool(self.target)
 
     def lanes(self, bytes_per_element: int = 4) -> int:
@@ -59,7 +59,7 @@ AVX512 = Isa(
 )
 """Skylake-X with VNNI: Cascade Lake, Ice Lake, Zen 4 and later."""
 AVX2 = Isa("avx2", 32, 16, target="avx2,fma,bmi2,f16c", features=("avx2", "fma", "bmi2"), dot4="vpmaddubsw")
-"""Haswell, Zen and later. All of them have F16C, for which many compilers cannot ask."""
+"""Haswell, Zen and later. All of them have F16C, which many compilers cannot test for."""
 PORTABLE = Isa("portable", 16, 16)
 """Vectors of 16 bytes, as SSE2, NEON and AltiVec have them; the compiler's default flags decide the rest."""
 SCALAR = Isa("scalar", 0, 16)

@@ -1,4 +1,4 @@
-"""Names of an instruction set in generated C: ``relu@`` becomes ``relu_avx512`` and brings its declaration along.
+"""Names of an instruction set in generated C: ``relu@`` becomes ``relu_avx512``, and its declaration is added.
 
 Templates and vector expressions are written once for all instruction sets. The names that they use are declared in
 ``kernels/shared/vectors.h.jinja``; :func:`finish` finds which of them a text uses, directly or indirectly.
@@ -19,12 +19,12 @@ _COMMENT = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
 
 
 def finish(text: str, isa: Isa, *templates: str) -> tuple[str, tuple[str, ...]]:
-    """C text with ``name@`` filled in, and the declarations that it needs, each after what it is built on.
+    """C text with ``name@`` filled in, and the declarations that it needs, in the order of their dependences.
 
     Args:
         text: C with names that end in ``@``.
-        isa: What they are filled in for.
-        templates: Further files of declarations in ``kernels/``, in the order they build on one another.
+        isa: The instruction set.
+        templates: Further files of declarations in ``kernels/``, in the order of their dependences.
     """
     table = {name: entry for file in (BASE, *templates) for name, entry in _declarations(file, isa).items()}
     wanted: set[str] = set()

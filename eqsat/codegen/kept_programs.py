@@ -22,10 +22,11 @@ MOST = 8
 class KeptPrograms:
     """The programs of one model; threads may share them.
 
-    There is one for the ranges of its sizes if they are known and C can have them, else one for each combination.
+    There is one program if the ranges of free sizes are known and C supports them, otherwise one for each combination
+    of sizes.
 
     Args:
-        model: Programs that were made before a change of it are not used any more.
+        model: The model; after it changes, older programs are no longer used.
         sizes: Ranges of its free sizes.
     """
 

@@ -45,7 +45,7 @@ from eqsat.schema.types import OpKey, Shape
 
 Halo = tuple[tuple[int, int], ...]
 Pad = float | int | Tensor
-"""What a halo holds: a number, or the only element of a tensor."""
+"""The content of a halo: a number, or the only element of a tensor."""
 
 
 def dense_strides(shape: Shape, order: tuple[int, ...] | None = None) -> Shape:
@@ -131,7 +131,7 @@ class Step:
 
     Attributes:
         operator: Domain and name.
-        attributes: All of them, defaults filled in.
+        attributes: All attributes, with defaults.
         inputs: Numbers of values, None for an absent one: 0 is the anchor's result, 1 ... n the operands, then steps.
         dtype: Element type of the result.
     """
@@ -220,11 +220,11 @@ class Want:
         strict: The kernel works in this order only (row-major where ``order`` is None); the innermost axis then has
             stride 1 and others may still have gaps.
         dense: No gaps either.
-        halo: For each axis the elements it reads before the first and after the last one; always granted.
-        pad: What the kernel requires there.
-        pad_input: The input whose only element is required there; the planner makes it ``pad``.
-        follows: Of an output: the input whose order of axes it should have, as elementwise operators and pools have it;
-            None where axes do not correspond. The weakest of all preferences.
+        halo: For each axis the number of elements read before the first and after the last one; always granted.
+        pad: The value that the kernel requires in the halo.
+        pad_input: The input whose only element is required in the halo; the planner makes it ``pad``.
+        follows: The input whose order of axes an output should have, as for elementwise operators and pools; None if
+            axes do not correspond. The weakest of all preferences.
     """
 
     order: tuple[int, ...] | None = None

@@ -1,8 +1,8 @@
-"""Kernels that are sequential, and call threads for some stages of theirs: one step after the other of a sequence, say.
+"""Sequential kernels that share some of their stages among threads, such as each step of a recurrent network.
 
-A family writes :data:`~eqsat.codegen.parallel.STAGES` after the declarations that all of the kernel reads. Statements
+A family writes :data:`~eqsat.codegen.parallel.STAGES` after the declarations that the whole kernel reads. Statements
 between :data:`STAGE` and :data:`END` are a stage, whose nests are marked as those of a kernel in parts
-(``parallel.py``). They read nothing of what the rest declares. All threads share the scratch memory of such a kernel.
+(``parallel.py``). They read nothing that is declared elsewhere. All threads share the scratch memory of such a kernel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stages:
 
 
 def in_stages(body: str, sizes: Mapping[str, int]) -> Stages | None:
-    """A kernel whose stages are apart; None if it has none that can be shared.
+    """A kernel split into its stages; None if no stage can be shared.
 
     Args:
         body: With marks.

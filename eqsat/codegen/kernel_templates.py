@@ -119,7 +119,7 @@ class TemplateResult(TemplateTensor):
         return self._template.captured(lambda: self._store(value, indices(index)))
 
     def copy(self, source: TemplateTensor, index: Sequence[IndexText], place: Sequence[IndexText]) -> str:
-        """Statements that store an element of an operand; without epilogue its bits as they are."""
+        """Statements that copy an element of an operand: bit by bit unless there is an epilogue."""
         if self.number == 0 and self._writer.task.epilogue.steps:
             return self.store(source.load(*index), *place)
         return f"{self.at(*place)} = {source.at(*index)};"
@@ -232,7 +232,7 @@ def _loops(
     axes = [a for a in (order if order is not None else range(len(shape))) if shape[a] != 1]
     heads = [f"for (ptrdiff_t {index[a]} = 0; {index[a]} < {shape[a]}; {index[a]}++) {{" for a in axes]
     mark = [MARK] if parallel and heads else []
-    # What follows begins a line of its own: another mark is one only there.
+    # A line break at the end, because marks are only recognised at the beginning of a line.
     return "\n".join([*mark, *(heads or ["{"]), caller(index), "}" * max(len(heads), 1), ""])
 
 

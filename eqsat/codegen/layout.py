@@ -71,7 +71,7 @@ class _Planner:
                 self._join(node)
             else:
                 self._compute(node)
-            # A piece is there when what it is part of is.
+            # A piece lives as long as the buffer that it is part of.
             self.halo_values.compute(node.writes(), len(self.layout.nodes) - 1)
         self.group = None
         for i, (_, tensor) in enumerate(program.outputs):
@@ -264,7 +264,7 @@ class _Planner:
                 self.places[tensor].buffer.rigid = True
 
     def _granted(self, tensor: ProgramTensor, want: Want) -> ProgramTensor:
-        """The tensor itself if it lies as wanted, else a converted copy of it."""
+        """The tensor itself if its layout is as wanted, otherwise a converted copy."""
         place = self.places[tensor]
         view = place.view(tensor)
         halo = want.halo if any(lo or hi for lo, hi in want.halo) else ()
@@ -443,7 +443,7 @@ class _Planner:
     # ---- outputs ---------------------------------------------------------------------------------------
 
     def _copy_to_output(self, tensor: ProgramTensor, index: int) -> None:
-        """Copies results that lie elsewhere, or are returned twice, at the end."""
+        """Copies results to their outputs at the end if they lie elsewhere or are returned twice."""
         copy = ProgramTensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
         self._make(copy, tuple(range(len(tensor.shape))), "output", index)
         self._insert_copy(tensor, copy)

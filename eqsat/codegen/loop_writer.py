@@ -98,7 +98,7 @@ class LoopWriter:
         return LoopOperand(f"w{len(self.constants) - 1}", known, array.shape, dense_strides(array.shape))
 
     def input(self, index: int) -> LoopOperand | None:
-        """Input of the anchor, view or constant alike; None if absent."""
+        """Input of the anchor, a view or a constant; None if absent."""
         task = self.task
         if index not in self._inputs:
             found = task.inputs[index] if index < len(task.inputs) else None
@@ -202,7 +202,7 @@ class LoopWriter:
         return f"{kind}_to_float({text})"
 
     def rounded(self, value: str, dtype: ir.DataType) -> str:
-        """A computed value as it is after it was stored in its type and loaded again."""
+        """A computed value after a round trip through its storage type."""
         kind = c_types.converted(dtype)
         if kind is None or re.fullmatch(rf"{kind}_to_float\(\w+\[[^][]*\]\)", value):
             return value  # an element of memory is rounded

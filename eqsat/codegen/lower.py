@@ -74,15 +74,15 @@ def lower(
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
-        plan: Of a model, chosen by a search or read back.
+        plan: The plan of a model, chosen by a search or read back.
         pieces: The regions that it calls.
         name: Of the model.
         bodies: Plans the bodies of control flow.
         problems: Receives operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
         sizes: The free sizes, each with a greatest value, that the program receives.
-        limits: What the caller says of sizes that data decides.
-        ranges: Between which numbers the elements of the inputs lie, as far as that is known.
+        limits: The caller's bounds of sizes that data decides.
+        ranges: Ranges of the elements of the inputs, as far as they are known.
     """
     return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or SizeLimits()).run(ranges)
 
@@ -377,11 +377,11 @@ class _Lowering:
         depth: int,
         is_only: bool = False,
     ) -> ProgramOperands | None:
-        """An operator without a kernel by its definition in terms of others, if it has one.
+        """An operator without a kernel, lowered by its definition in terms of others, if it has one.
 
         Args:
             op, attrs, operands, used, name, depth: The operator.
-            is_only: Whether there is no other way, so that what stops the definition stops the operator.
+            is_only: Whether there is no other way, so that a problem of the definition is one of the operator.
         """
         if depth > 8:
             return None
@@ -414,7 +414,7 @@ class _Lowering:
 
         Args:
             types, used, names: Of its results; a name is empty where the result has none of its own.
-            layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
+            layouts: Whether its conversions decide the layouts of a kernel's operands and results.
         """
         values: ProgramOperands = [*operands, *[None] * (body.inputs - len(operands))]
         refused: set[int | None] = set()

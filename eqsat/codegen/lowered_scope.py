@@ -13,10 +13,10 @@ class Scope:
     """A plan that is being lowered.
 
     Attributes:
-        values: The operands that its values became; None for those that were refused.
-        names: Of its values.
-        read: The values that something reads.
-        region: Number of the region that stays whole and whose plan this is, None for all others.
+        values: The operand for each value; None for those that were refused.
+        names: Names of the values.
+        read: Values that have readers.
+        region: Number of the region whose plan this is, if it stays whole; otherwise None.
     """
 
     plan: Plan

@@ -63,9 +63,9 @@ def plan_memory(blocks: Sequence[Allocation], alignment: int = 64, attempts: int
     """Offsets for blocks such that those which live at the same time do not overlap.
 
     Args:
-        blocks: What to place; sizes are rounded up to the alignment.
-        alignment: Of all offsets, in bytes.
-        attempts: Orders of placing to try at most.
+        blocks: The blocks to place; sizes are rounded up to the alignment.
+        alignment: Alignment of all offsets, in bytes.
+        attempts: Greatest number of orders to try.
 
     Example:
         >>> plan_memory([Allocation(64, 0, 1), Allocation(128, 1, 2), Allocation(64, 2, 3)]).size

@@ -1,4 +1,4 @@
-"""An operator on its way into a program: what the files that lower operators by the sizes of their results hand on."""
+"""An operator that is being lowered: the argument of the files that lower operators whose sizes data decides."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class OperatorCall:
         op: The operator.
         attrs: All of its attributes.
         operands: Of the node.
-        types: Of its results as far as they are known.
+        types: Types of its results as far as they are known.
         used: Which results have readers.
-        names: Of its results.
-        name: Of the node.
-        depth: How many definitions it is inside of.
+        names: Names of its results.
+        name: Name of the node.
+        depth: Number of definitions around it.
     """
 
     op: OpKey
@@ -50,7 +50,7 @@ def finding_node(
     inputs: Sequence[ProgramOperand | None],
     outputs: Sequence[ProgramTensor | None],
 ) -> ProgramNode:
-    """A node of what programs do about sizes, for an operator."""
+    """A node that handles sizes, in the place of an operator."""
     dtype = next(t.dtype for t in outputs if t is not None)
     return ProgramNode(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype)
 

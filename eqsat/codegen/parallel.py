@@ -1,15 +1,14 @@
 """Kernels in parts: the loops of a kernel's text that threads may share become ranges of numbered blocks.
 
-A family marks a loop nest with a line :data:`MARK` before it. The mark promises that the iterations of the nest, as
-many loops as are the whole content of one another, are independent of each other and of all other marked nests of the
-kernel: they write different elements, read nothing that another one writes, and use scratch memory as their own.
+A family marks a loop nest with a line :data:`MARK` before it. The mark promises that the iterations of the nest (the
+loop and each loop that is its whole content) are independent of each other and of all other marked nests of the kernel:
+they write different elements, read nothing that another one writes, and do not exchange data through scratch memory.
 Everything else in the text is executed by each thread that takes part, with scratch memory of its own.
 
-The iterations of the marked nests, of as many loops of each as it takes to have enough, fewer where a nest does little
-of the work, are as many blocks as a kernel has. A range of blocks is the same share of each nest: the nests are often
-parts of one result, and a thread finds in its cache what it wrote of an operand if it has the same part of it in all
-kernels. Which thread computes an iteration has no influence on what it computes, so results do not depend on the number
-of threads.
+The blocks of a kernel are the iterations of its marked nests: of as many loops of each as it takes to have enough,
+fewer where a nest does little of the work. A range of blocks is the same share of each nest: the nests are often parts
+of one result, and a thread that has the same part of it in all kernels finds its operands in its cache. Which thread
+computes an iteration has no influence on what it computes, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 
 MARK = "/* parallel */"
 STAGES = "/* stages */"
-"""In a kernel of which one thread executes all that is not in a stage (``kernel_stages.py``)."""
+"""Marks a kernel whose stages are shared; one thread executes everything else (``kernel_stages.py``)."""
 BLOCK_WITHIN = """\
 static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
     return at < 0 ? 0 : at < most ? at : most;
@@ -34,11 +33,11 @@ static inline ptrdiff_t block_share(ptrdiff_t at, ptrdiff_t some, ptrdiff_t all)
 static inline ptrdiff_t block_row(ptrdiff_t at, ptrdiff_t size) {
     return size > 0 ? at / size : 0;
 }"""
-"""What kernels in parts call."""
+"""Functions that kernels in parts call."""
 _ENOUGH = 64
 """Blocks of the largest nest from which on inner loops need not be cut."""
 _ALL = "BLOCKS"
-"""Stands for the number of all blocks until it is known."""
+"""Placeholder for the number of all blocks until it is known."""
 _HEAD = re.compile(
     r"(?P<space>\s*)for \((?P<c>ptrdiff_t|size_t) (?P<name>\w+) = 0; (?P=name) < (?P<extent>.+); "
     r"(?P=name)(?:\+\+|(?: \+= (?P<step>\d+)))\)(?P<brace> \{)?"
@@ -87,7 +86,7 @@ class _Loop:
 
 
 def whole(body: str) -> str:
-    """A kernel without marks, those of stages (``kernel_stages.py``) included."""
+    """A kernel without marks, including those of stages (``kernel_stages.py``)."""
     if MARK not in body:
         return body
     return "\n".join(line for line in body.split("\n") if not _ANY_MARK.fullmatch(line.strip()))
@@ -206,7 +205,7 @@ def _range(nest: list[_Loop]) -> tuple[list[str], str]:
         stop = stop if first.step == 1 else first.at(stop)
         head = f"for ({first.c} {name} = ({first.c}){first.at(start)}; {name} < ({first.c})({stop}); {name}{step})"
         return [f"{first.space}{head}{' {' if first.braced else ''}"], rounds
-    # The innermost loop goes on within its row, so that only a row divides.
+    # The innermost loop runs within one row, so only the step to a row divides.
     *rows, last = nest
     number, row = f"block_{first.name}", _product(last.rounds)
     head = f"for (ptrdiff_t {number} = block_row({start}, {row}); {number} * {row} < {stop}; {number}++) {{"

@@ -16,8 +16,8 @@ class Layout:
     Attributes:
         nodes: The nodes to execute, in order, including conversions and without nodes that need no work.
         families: The family that generates each node.
-        places: Of all tensors.
-        buffers: All of them, in order of creation.
+        places: The places of all tensors.
+        buffers: All buffers, in order of creation.
         in_place: Nodes with an operand that shares storage with output 0.
     """
 

@@ -44,7 +44,7 @@ class Choices:
         backends: The backends that execute regions, by target.
         unavailable: Kernels that a backend is known to lack on this machine.
         sizes: The free sizes that the program receives.
-        limits: What the caller says of sizes that data decides.
+        limits: The caller's bounds of sizes that data decides.
     """
 
     host: Target
@@ -61,10 +61,10 @@ class Chosen:
     """The plan of a model, and how it came about.
 
     Attributes:
-        model: The one that is planned.
+        model: The planned model.
         plan: With the host's kernels, if extraction chose them.
         pieces: The regions that it calls.
-        selection: What extraction chose; None if nothing.
+        selection: The kernels that extraction chose; None if it chose nothing.
     """
 
     model: ir.Model
@@ -128,7 +128,7 @@ class Bodies:
         Args:
             name: Of the node, for messages.
             sizes: The free sizes of its operands.
-            ranges: Between which numbers the elements of its inputs lie, as far as that is known.
+            ranges: Ranges of the elements of its inputs, as far as they are known.
             graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
         """
         try:
@@ -144,13 +144,13 @@ class Bodies:
         return None if self._problems.nodes else program
 
     def place(self, program: Program, times: float) -> Layout:
-        """The places of the tensors of a lowered body that is executed so many times."""
+        """The places of the tensors of a lowered body that is executed ``times`` times."""
         if program in self._selections:
             self._executed.append((self._selections[program], times))
         return _placed(program, self._choices, self._tally, self._problems)
 
     def with_bodies(self, selection: KernelSelection | None, plan: Plan) -> KernelSelection | None:
-        """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
+        """The choices in a plan and in the bodies of its control flow, each as often as it is executed."""
         if not self._executed:
             return selection
         kernels = Counter(selection.kernels if selection is not None else {})

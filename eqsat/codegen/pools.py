@@ -24,10 +24,10 @@ _LIBRARIES: list[tuple[Any, Any]] = []
 
 
 def pool(threads: int) -> Any:
-    """The pool of so many threads, the caller's own included; NULL where there are no threads.
+    """The pool of this many threads, including the caller's; NULL where there are no threads.
 
     Raises:
-        CodegenError: No C compiler accepts it.
+        CodegenError: No C compiler accepts the pool's source.
     """
     key = (os.getpid(), threads)
     found = _POOLS.get(key)

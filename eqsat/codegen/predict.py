@@ -79,7 +79,7 @@ class Prediction:
         self.env = operands | symbols | rates(target, _first(task))
 
     def seconds(self, cost: Expr | None = None) -> float:
-        """The entry's cost, or that of an expression in its place."""
+        """The value of the entry's cost, or of another expression in its place."""
         if cost is None and self.entry is None:
             return roofline(self.env)
         expression = cost if cost is not None or self.entry is None else self.entry.cost

@@ -21,7 +21,7 @@ class Problems:
     """Why operators cannot become C.
 
     Attributes:
-        nodes: By reason the nodes for which it holds.
+        nodes: The nodes that each reason applies to.
         advice: What can be done about some of them.
         undefined: How to declare an operator that nothing defines: numpy does not execute it either.
     """
@@ -38,7 +38,7 @@ class Problems:
         return {reason: list(names) for reason, names in self.nodes.items()}
 
     def add_operator(self, op: OpKey, name: str, because: str = "") -> None:
-        """An operator that no C can be written for, whatever its operands are; and why no backend executes it."""
+        """Adds an operator that has no kernel for any operands; ``because`` tells why no backend executes it."""
         more = f", because {because}" if because else ""
         if find_reference(op) is not None:
             self.add(f"{op}, which a Python function computes{more}", name)

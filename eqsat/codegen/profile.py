@@ -25,12 +25,12 @@ class KernelTime:
     """A kernel of a profile.
 
     Attributes:
-        name: Of the node that it computes, the first one of several.
-        operators: What it computes, such as ``"Conv + Add + Relu"``.
+        name: Name of the node that it computes, the first of several.
+        operators: The operators that it computes, such as ``"Conv + Add + Relu"``.
         family: The kind of kernel, such as ``"direct convolution"``.
-        shape: Of its first result; free sizes are symbols.
-        microseconds: In a run, all its calls together: the median of the runs.
-        share: Of the time of all kernels, from 0 to 1.
+        shape: Shape of its first result; free sizes are symbols.
+        microseconds: Time of all its calls in a run, the median of the runs.
+        share: Its part of the time of all kernels, from 0 to 1.
         result: Name of the first tensor that it writes.
     """
 
@@ -69,7 +69,7 @@ class Profile:
 
     @property
     def microseconds(self) -> float:
-        """Of all kernels together."""
+        """Microseconds of all kernels together."""
         return sum(kernel.microseconds for kernel in self.kernels)
 
     def by_time(self) -> list[KernelTime]:
@@ -109,7 +109,7 @@ def profile(
 
 
 def measure(compiled: CModel, inputs: Mapping[str, Any], *, repeat: int = 10) -> list[tuple[KernelInfo, float]]:
-    """The same for a model that was compiled with ``profile=True``."""
+    """The profile of a model that was compiled with ``profile=True``."""
     compiled.run(inputs)
     marks = [compiled.seconds()]
     for _ in range(repeat):

@@ -25,17 +25,17 @@ from eqsat.schema.types import OpKey
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
 FINDING = "eqsat.codegen"
-"""The domain of what generated programs do about sizes."""
+"""The domain of operators that handle sizes in generated programs."""
 SIZES = OpKey(FINDING, "Sizes")
 """Writes free sizes, its attribute ``values``, into a tensor."""
 READ_SIZES = OpKey(FINDING, "ReadSizes")
 """Reads sizes that data decides, its attribute ``sizes``, from a tensor; the result is a copy of that."""
 ELSEWHERE = OpKey(FINDING, "Elsewhere")
-"""What no kernel computes, so that a backend has to; its attribute ``node`` is the operator."""
+"""An operator without a kernel, which a backend has to compute; the attribute ``node`` is the operator."""
 _IF = OpKey("", "If")
 """Its bodies write all results."""
 ROUNDS = "rounds"
-"""The attribute of steps that round a result to the type that the model says, and are no operators of it."""
+"""Attribute of steps that only round a result to its type in the model and are not operators of the model."""
 RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
@@ -65,11 +65,11 @@ class ProgramNode:
     Attributes:
         name: For messages and comments: that of the model's node.
         operator: The anchor.
-        attributes: All of them.
-        inputs: Of the anchor, None where absent.
+        attributes: All attributes of the anchor.
+        inputs: Inputs of the anchor, None where absent.
         outputs: Of the last step, and the anchor's further ones; None for outputs without readers.
         dtype: Element type of the anchor's result.
-        operands: Of the steps.
+        operands: Operands of the steps.
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
         group: Number of the group that it belongs to, None where there is none.
         boundary: Whether it writes a result of its group, which is dense and row-major.
@@ -113,7 +113,7 @@ class ProgramNode:
 
     @property
     def reads_sizes(self) -> bool:
-        """Whether it reads sizes from data, or compares what it reads with sizes that are known."""
+        """Whether it reads sizes from data, or compares them with known sizes."""
         return self.operator == READ_SIZES
 
     @property
@@ -192,9 +192,9 @@ class WholeKernel:
 
     Attributes:
         name, operator, attributes, call: See :class:`~eqsat.backends.region.Kernel`.
-        operands: Likewise.
-        places: For the results of a composite that has several; None for one whose type is not known.
-        results: Likewise, as far as they are computed: those that the region's program passes through are operands.
+        operands: See there.
+        places: Tensors for the results of a composite with several; None for a result of unknown type.
+        results: See there, without those that the region's program only passes through: these are operands.
     """
 
     name: str
@@ -215,8 +215,8 @@ class WholeRegion:
         target: Name of the target.
         backend: The backend that executes its kernels; None for plain C.
         kernels: In order.
-        inputs: What it is called with, in the order of its function.
-        outputs: What it returns, likewise.
+        inputs: The arguments of its function, in order.
+        outputs: The results of its function, in order.
     """
 
     name: str
@@ -236,9 +236,9 @@ class Group:
         backend: The backend that executes it if the program is compiled for it; None for plain C.
         kernels: Of the run.
         inputs: Of a backend's run: tensors that exist before it.
-        operands: Those, or copies of them that are dense and row-major.
+        operands: The inputs, or dense row-major copies of them.
         results: Tensors that are read later, dense and row-major.
-        elsewhere: Names of its operators that the backend alone computes. If there are some, there is no portable form.
+        elsewhere: Names of its operators that only the backend computes. If there are any, there is no portable form.
     """
 
     region: Region
@@ -257,10 +257,10 @@ class Program:
     Attributes:
         name: Of the model.
         inputs: Tensors that the caller gives, in order; also those that nothing reads.
-        outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
+        outputs: Names and tensors of the results, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
-        regions: Those that stay whole; nodes have their numbers.
-        groups: Runs of backends and functions of plain C that nodes belong to.
+        regions: The regions that stay whole; nodes refer to them by number.
+        groups: Runs of backends and functions of plain C, which nodes refer to by number.
         dequantized: The origins of dequantized constants, by identity.
         sizes: The free sizes that the program receives, by symbol.
     """

@@ -59,7 +59,7 @@ def compile(
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster.
-        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
+        numerics: How far the host's rules and kernels may change values.
         host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most specialised one.
         vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN.
@@ -146,7 +146,7 @@ def write_c(
         winograd: Whether convolutions may be computed by Winograd's algorithm where it is faster: up to three times as
             fast, with ten times the rounding error and four times the weights. It is short for
             ``numerics="approximate"``.
-        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
+        numerics: How far the host's rules and kernels may change values.
         host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most specialised one.
         vendors: Targets whose backend, found by name, executes their regions if the program is compiled for it; all

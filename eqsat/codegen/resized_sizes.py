@@ -34,10 +34,10 @@ def resized_type(
 
     Args:
         name: Of the node.
-        attributes: All of them.
+        attributes: All attributes.
         operands: Of the node.
-        declared: What the model says of the result.
-        found: Makes sizes of what data says.
+        declared: The type that the model declares.
+        found: Makes sizes of data.
         nodes: Receives the kernel that computes sizes.
 
     Raises:
@@ -79,7 +79,7 @@ def resized_type(
 
 
 def _scaled(n: int, factor: float) -> int | None:
-    """A size times a scale, rounded down in float32; None where that is not an expression of sizes."""
+    """A size times a scale, rounded down in float32; None if no expression of sizes gives that."""
     if not is_free(n):
         return int(np.floor(np.float32(factor) * np.float32(n)))
     exact = Fraction(factor)
@@ -103,7 +103,7 @@ def _most(policy: str, says: ProgramOperand, before: Sequence[int], found: Found
 
 
 def _numbers(declared: TensorType | None, axes: Sequence[int]) -> list[int | None]:
-    """What the model says of the sizes, as far as they are numbers."""
+    """The sizes that the model declares, as far as they are numbers."""
     shape = None if declared is None else declared.shape
     if shape is None:
         return [None] * len(axes)

@@ -1,4 +1,4 @@
-"""Which results a lowered node has, and of which types."""
+"""The results of a lowered node and their types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def present(node: PlanNode, used: list[bool]) -> int:
 def result_places(
     node: PlanNode, given: Sequence[ProgramOperand | None], name: str, shapes: Shapes
 ) -> list[ProgramTensor | None]:
-    """Places for the results of a composite that has several: a kernel needs one also for what nothing reads."""
+    """Places for the results of a composite that has several; a kernel needs a place even for a result without
+    readers.
+    """
     body = node.body
     if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
         return []

@@ -27,7 +27,7 @@ _MOST = 8
 
 
 class Runs:
-    """Runs one model, and keeps what was prepared for further runs.
+    """Runs one model, and keeps the preparations for further runs.
 
     Args:
         model: As loaded.
@@ -68,7 +68,7 @@ class Runs:
 
     @cached_property
     def _programs(self) -> KeptPrograms:
-        # The compiler of C is needed by nothing else.
+        # Nothing else needs the C compiler.
         from eqsat.codegen.kept_programs import KeptPrograms
 
         return KeptPrograms(self._model, self._sizes)

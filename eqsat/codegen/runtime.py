@@ -122,7 +122,7 @@ class CModel:
         report(Event("compile", done=True))
 
     def profiled(self) -> CModel:
-        """The same program, which measures its kernels."""
+        """The program built with measurements of its kernels."""
         found = copy(self)
         found._load(profile=True)
         return found
@@ -158,9 +158,9 @@ class CModel:
         self._constants = self._ffi.from_buffer(self._weights)
         self._contexts = [Contexts(ffi, self._library, self._constants, _NAME, s) for s in self._stateful]
         entry = entry_name(_NAME, self._stateful) if self._stateful else f"{_NAME}_run"
-        # Of runs that have ended, for those to come; lists change in one step.
+        # Left by earlier runs for later ones; operations on lists are atomic.
         self._arenas: list[Any] = []
-        # All pointers are passed alike: of which type they are was checked with the arrays.
+        # All pointers have one type here: the element types were checked with the arrays.
         tensors = len(emitted.inputs) + len(emitted.outputs)
         kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes)
         others = sum(y.found for y in emitted.outputs) + 2 + (emitted.threads > 1)
@@ -269,7 +269,7 @@ def sources(emitted: Emitted) -> dict[str, str]:
 
 
 def declaration(emitted: Emitted) -> str:
-    """The header's declaration of the entry function, without what is for the preprocessor."""
+    """The header's declaration of the entry function, without preprocessor directives."""
     found = re.search(rf"^int {emitted.name}_run\([^;]*;", emitted.header, re.MULTILINE)
     assert found is not None
     return found[0]

@@ -105,7 +105,7 @@ def given_kernels(plan: Plan, host: Target) -> KernelSelection | None:
     """A summary of the choice that a plan brings along because its model was optimized for a host.
 
     Args:
-        plan: As read from the model.
+        plan: The plan, read from the model.
         host: The host on which generated C runs.
 
     Returns:

@@ -21,7 +21,7 @@ from eqsat.schema.types import KnownValue, OpKey
 
 
 def is_sizes(operand: object) -> bool:
-    """Whether an operand is an array of which some elements are free sizes."""
+    """Whether an operand is an array in which some elements are free sizes."""
     return (
         isinstance(operand, np.ndarray)
         and operand.dtype == object
@@ -30,7 +30,7 @@ def is_sizes(operand: object) -> bool:
 
 
 def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None]) -> np.ndarray | None:
-    """The result of an operator on shapes, None if it is none or its result depends on data.
+    """The result of an operator on shapes; None if it is not a shape or depends on data.
 
     Args:
         op: The operator.
@@ -190,7 +190,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 
 def result_shape(op: OpKey, operands: Sequence[ProgramOperand | None]) -> tuple[int, ...] | None:
-    """The shape of a result that an operand says in sizes, None if it does not.
+    """The shape of a result that an operand gives in sizes, None if it does not.
 
     Raises:
         Undecided: It depends on comparisons of sizes.
@@ -210,7 +210,7 @@ def result_shape(op: OpKey, operands: Sequence[ProgramOperand | None]) -> tuple[
         longer = max(len(wanted), len(x.shape))
         given = (1,) * (longer - len(x.shape)) + tuple(x.shape)
         asked = [1] * (longer - len(wanted)) + wanted
-        # Where the operand has more than one index, another size is the same number or 1.
+        # If the operand has more than one index, the other size is equal or 1.
         return tuple(n if m == 1 or n == m or bounds(n)[0] > 1 else m for m, n in zip(asked, given, strict=True))
     known = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
     if -1 in known:
@@ -227,7 +227,7 @@ def result_shape(op: OpKey, operands: Sequence[ProgramOperand | None]) -> tuple[
 def result_shapes(
     op: OpKey, attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None], count: int
 ) -> list[tuple[int, ...]] | None:
-    """The shapes of all results that an operand says in sizes, None if it does not.
+    """The shapes of all results that an operand gives in sizes, None if it does not.
 
     Raises:
         Undecided: They depend on comparisons of sizes.
@@ -319,7 +319,7 @@ def slice_start(start: int, step: int, n: int) -> int:
 
 
 def _sliced(operands: Sequence[ProgramOperand | None]) -> tuple[int, ...] | None:
-    """The shape of a slice, None if data says where it begins, ends or steps."""
+    """The shape of a slice; None if data decides its begin, end or step."""
     x, *bounds = operands
     if x is None or any(isinstance(b, ProgramTensor) for b in bounds):
         return None

@@ -38,10 +38,10 @@ class Shapes:
 
     Attributes:
         received: The free sizes that the program receives, by symbol.
-        free: Those and the ones that it has found so far; inference knows them with their ranges.
+        free: These and the sizes found so far; inference knows their ranges.
 
     Args:
-        received: Empty where no size is received.
+        received: The free sizes that the program receives, by symbol.
     """
 
     def __init__(self, received: FreeSizes) -> None:

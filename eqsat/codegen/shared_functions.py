@@ -47,7 +47,7 @@ class CFunction:
 
     @property
     def signature(self) -> str:
-        """Of the C function, in parentheses."""
+        """The parameters of the C function, in parentheses."""
         ends = [] if self.share is None else self.share.parameters
         return ", ".join(f"{c}{n}" for c, n in (*self.parameters, *ends)) or "void"
 
@@ -125,7 +125,7 @@ class Functions:
         return self.named[key]
 
     def hoist_helpers(self) -> None:
-        """Moves declarations that several sections need into the section that all of them see, once."""
+        """Moves declarations that several sections need into the section that all of them see."""
         where: dict[str, list[str]] = {}
         for name, section in self.sections.items():
             for helper in section.helpers:

@@ -55,32 +55,32 @@ class Share:
 
     @property
     def arguments(self) -> list[str]:
-        """Of a call, after the pool."""
+        """Arguments of a call, after the pool."""
         return [str(self.least), *([str(self.stride)] if self.stride else [])]
 
     @property
     def parameters(self) -> TypedNames:
-        """Of the kernel, after its own."""
+        """Parameters of the kernel, after its own."""
         return _RANGE
 
     @property
     def text(self) -> str:
-        """What kernels of equal statements may differ in, as the function that is called has it."""
+        """Text that can differ between kernels with equal statements, with the names of the called functions."""
         return ""
 
     @property
     def reads(self) -> str:
-        """What reads sizes, beside the kernel."""
+        """Text besides the kernel that reads sizes."""
         return self.blocks
 
     def scratch(self, needed: int, threads: int) -> int:
-        """Bytes of scratch memory of all threads together, if a thread alone needs so many."""
+        """Bytes of scratch memory of all threads together, if one thread needs ``needed``."""
         return threads * self.stride if self.stride else needed
 
     @property
     def pieces(self) -> int:
-        """Into how many ranges the blocks of each thread are cut: one where each range begins with filling scratch
-        memory, else some, so that a thread that is late gets fewer.
+        """The number of ranges that the blocks of each thread are cut into: one if each range begins by filling scratch
+        memory, otherwise some, so that a slow thread gets fewer.
         """
         return 1 if self.stride else 4
 
@@ -101,26 +101,26 @@ class StageShare:
 
     @property
     def arguments(self) -> list[str]:
-        """Of a call, after the pool."""
+        """Arguments of a call, after the pool."""
         return []
 
     @property
     def parameters(self) -> TypedNames:
-        """Of the kernel, after its own."""
+        """Parameters of the kernel, after its own."""
         return (("int ", "stage"), *_RANGE)
 
     @property
     def text(self) -> str:
-        """What kernels of equal statements may differ in, as the function that is called has it."""
+        """Text that can differ between kernels with equal statements, with the names of the called functions."""
         return self.caller("share", "part")
 
     @property
     def reads(self) -> str:
-        """What reads sizes, beside the kernel."""
+        """Text besides the kernel that reads sizes."""
         return self.text
 
     def scratch(self, needed: int, threads: int) -> int:
-        """Bytes of scratch memory of all threads together, if a thread alone needs so many."""
+        """Bytes of scratch memory of all threads together, if one thread needs ``needed``."""
         return needed
 
     def caller(self, share: str, part: str) -> str:
@@ -155,11 +155,11 @@ class Sharing:
         self._enough = enough
 
     def of(self, layout: Layout) -> Sharing:
-        """What it decides for a program with these kernels."""
+        """The decision for a program with these kernels."""
         return Sharing(self.threads, self._host, self._sizes, self._work(layout) >= ENOUGH)
 
     def _work(self, layout: Layout) -> float:
-        """Predicted seconds of all kernels that are worth it, as often as they are called in a run."""
+        """Predicted seconds in a run of all kernels that are worth sharing."""
         total = 0.0
         for node in layout.nodes:
             control = control_of(node)
@@ -177,8 +177,8 @@ class Sharing:
             return math.inf
 
     def share(self, kernel: GeneratedKernel, seconds: float) -> tuple[str, Share | StageShare] | None:
-        """The statements for a range of blocks of a kernel that takes so long, and how it is shared; None if it stays
-        on one thread.
+        """The statements for a range of blocks of a kernel that takes ``seconds``, and how it is shared; None if it
+        stays on one thread.
         """
         if not self._enough or seconds < WORTH:
             return None
@@ -192,7 +192,7 @@ class Sharing:
         return parts.body, Share(parts.blocks, least, -(-kernel.scratch // ALIGNMENT) * ALIGNMENT)
 
     def _stages(self, stages: Stages, seconds: float) -> tuple[str, StageShare] | None:
-        """The same of a kernel with stages, of which only those are shared that are worth it."""
+        """The same for a kernel with stages, of which only those worth it are shared."""
         each = []
         for parts, part in stages.each:
             own = 2 * part * seconds
@@ -209,11 +209,11 @@ def sharing_functions(
     """The functions by which threads share a kernel, after that of the kernel.
 
     Args:
-        prefix: Of the program.
-        name: Of the kernel's function.
-        parameters: Of the kernel, without the range.
+        prefix: Prefix of the program.
+        name: Name of the kernel's function.
+        parameters: Parameters of the kernel, without the range.
         share: Its blocks.
-        written: Writes a function as that of the kernel: from its name, its parameters and its statements.
+        written: Writes a function from its name, parameters and statements, in the form of the kernel's.
     """
     fields = [(c.replace("restrict ", ""), n) for c, n in parameters]
     arguments = [f"g->{n}" for _, n in parameters]
@@ -245,7 +245,7 @@ def sharing_functions(
 
 
 def _part(name: str, fields: TypedNames, arguments: Sequence[str]) -> str:
-    """What threads call: it unpacks the arguments of the kernel."""
+    """The function that threads call: it unpacks the arguments of the kernel."""
     given = "".join(f"    {c}{n};\n" for c, n in fields)
     return (
         f"struct {name}_given {{\n{given}}};\n\n"

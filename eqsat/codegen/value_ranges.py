@@ -21,11 +21,11 @@ _Rule = Callable[[Mapping[str, Any], Sequence[IntegerRange]], IntegerRange | Non
 
 @dataclass(frozen=True)
 class Producer:
-    """What computes a tensor.
+    """The operator that computes a tensor.
 
     Attributes:
         op: The operator.
-        attributes: All of them.
+        attributes: All attributes.
         operands: Its operands.
     """
 
@@ -47,7 +47,7 @@ class ValueRanges:
     known: dict[ProgramTensor, IntegerRange | None] = field(default_factory=dict)
 
     def of(self, operand: ProgramOperand) -> IntegerRange | None:
-        """The least and the greatest number that an element can be, by all that is known; None for other types."""
+        """The range that all known facts allow for an element; None for types other than integers."""
         if isinstance(operand, np.ndarray):
             return _of_constant(operand)
         if operand not in self.known:
@@ -77,11 +77,11 @@ class ValueRanges:
         if len(ranges) < len(operands) or not ranges:
             return widest
         found = _hull(ranges) if numbers is not None else _RULES[name](origin.attributes, ranges)
-        # What does not fit wraps around.
+        # A value outside the type's range wraps around.
         return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
 
     def _sum(self, x: ProgramOperand, result: ProgramTensor) -> IntegerRange | None:
-        """The sum of so many elements as there are for each result."""
+        """The range of the sum of all elements that go into a result."""
         each = self.of(x)
         if each is None:
             return None
@@ -174,7 +174,7 @@ _SELECTED: dict[str, tuple[int, ...]] = {
     )
     for name in names
 }
-"""Operators whose results are elements of some operands; of all where none is named."""
+"""Operators whose results are elements of some operands; of all operands if none is named."""
 _RULES: dict[str, _Rule] = {
     "Abs": lambda a, r: (0 if r[0][0] <= 0 <= r[0][1] else min(map(abs, r[0])), max(map(abs, r[0]))),
     "Add": lambda a, r: (r[0][0] + r[1][0], r[0][1] + r[1][1]),

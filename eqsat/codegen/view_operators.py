@@ -16,7 +16,7 @@ from eqsat.schema.slices import taken
 
 
 def is_piece(node: ProgramNode) -> bool:
-    """Whether the outputs can be pieces of input 0 at any place of it (``Reshape``: perhaps)."""
+    """Whether the outputs can be pieces of input 0 wherever that lies (``Reshape``: perhaps)."""
     if node.steps or node.operator.domain or not isinstance(node.inputs[0] if node.inputs else None, ProgramTensor):
         return False
     return node.operator == RESHAPE or (node.operator.name in _PIECES and _PIECES[node.operator.name](node) is not None)
@@ -79,7 +79,7 @@ def _slice(node: ProgramNode) -> _Maker | None:
 
 
 def _start(start: int, step: int, n: int) -> int | None:
-    """The first index that a slice takes of an axis of a free size, None unless it is known for all sizes."""
+    """The first index that a slice takes of an axis of a free size; None if it is not known for all sizes."""
     try:
         return slice_start(start, step, n)
     except Undecided:
@@ -98,7 +98,7 @@ def _split(node: ProgramNode) -> _Maker | None:
         parts = node.attributes.get("num_outputs") or len(node.outputs)
         chunk = -(-x.shape[axis] // parts)
         if any_free(x.shape[axis : axis + 1]):
-            # Their sizes are those of the results; each but the last begins a chunk further on.
+            # Their sizes are those of the results; each one begins a chunk after the previous one.
             return lambda place: [place.sliced(axis, k * chunk) for k in range(len(node.outputs))]
         sizes = [max(min(chunk, x.shape[axis] - k * chunk), 0) for k in range(parts)]
     starts = [0, *accumulate(sizes)][: len(sizes)]
@@ -115,7 +115,7 @@ def _gather(node: ProgramNode) -> _Maker | None:
     if any_free(x.shape[axis : axis + 1]):
         at = at + x.shape[axis] if at < 0 else at
         if bounds(x.shape[axis] - at)[0] < 1 or bounds(at)[0] < 0:
-            return None  # There may be no such index.
+            return None  # The index may not exist.
     else:
         at %= max(x.shape[axis], 1)
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))

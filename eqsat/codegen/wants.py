@@ -9,7 +9,7 @@ from eqsat.schema.size import Undecided
 
 
 def satisfies(view: View, want: Want) -> bool:
-    """Whether order and density are as wanted; halos are not compared."""
+    """Whether order and density are as wanted; halos are ignored."""
     if want.dense:
         return view.is_dense(want.order) if want.strict or want.order else view.is_dense(memory_order(view))
     if not want.strict:
@@ -40,7 +40,7 @@ def usual_orders(tensor: ProgramTensor) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def converted_order(tensor: ProgramTensor, *, innermost: bool) -> tuple[int, ...] | None:
-    """The order to which a conversion brings a tensor's axes; None where nothing moves."""
+    """The order of axes after a conversion; None if nothing moves."""
     rows, channels = usual_orders(tensor)
     if same_order(channels, rows, tensor.shape):
         return None

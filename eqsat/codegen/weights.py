@@ -61,7 +61,7 @@ def aligned(size: int) -> np.ndarray:
 
 
 def usual_form(size: int) -> WeightsForm:
-    """The default form of weights of so many bytes."""
+    """The default form for this many bytes of weights."""
     return "string" if size <= LARGEST else "incbin"
 
 

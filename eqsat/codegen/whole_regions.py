@@ -58,10 +58,9 @@ class ModelRegions:
 
     Attributes:
         regions: All of them, by the operator that calls them.
-        whole: Those that stay whole; with the backend that executes them, None for plain C.
-        alone: Kernels with a C call, each with its target, by the operator that stands for it in the model that is
-            searched.
-        left: The kernels of regions that backends do not get.
+        whole: The regions that stay whole, with the backend that executes them, None for plain C.
+        alone: Kernels with a C call, each with its target, by the operator that represents it in the searched model.
+        left: The kernels of regions that no backend receives.
     """
 
     regions: Mapping[OpKey, SavedFunction]
@@ -158,7 +157,7 @@ def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> ir.Mo
     for node in ir.traversal.RecursiveGraphIterator(copy.graph):
         function = copy.functions.get(node.op_identifier())
         if function is not None and op_key(node) in opaque:
-            function.metadata_props.pop(TARGET, None)  # What has no target is not inlined,
+            function.metadata_props.pop(TARGET, None)  # An operator without a target is not inlined,
             for inner in function:  # but composites in it are.
                 composite = copy.functions.get(inner.op_identifier())
                 for domain, version in () if composite is None else composite.opset_imports.items():
@@ -167,7 +166,7 @@ def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> ir.Mo
 
 
 def restored(node: PlanNode, alone: PlanNode) -> PlanNode:
-    """The kernel that an opaque operator stands for, on the operands that it is called with."""
+    """The kernel that an opaque operator represents, on the operands of the call."""
     given = iter(node.inputs)
     inputs = tuple(None if v is None else next(given) for v in alone.inputs)
     return replace(alone, inputs=inputs, outputs=node.outputs)

@@ -28,7 +28,7 @@ _ROUNDS = 6
 _LINEAR = math.log(1.25)
 """Logarithm of the ratio from which an error counts linearly."""
 _PULL = 1e-3
-"""Weight of a number's own movement against that of one kernel's error."""
+"""Weight of a number's distance from its old value, relative to the error of one kernel."""
 
 
 @dataclass
@@ -36,10 +36,10 @@ class _Group:
     """Kernels that one entry prices.
 
     Attributes:
-        free: Where the numbers stand that may move.
+        free: Positions of the numbers that may move.
         cost: The entry's expression over the kernels.
         measured: Their seconds.
-        loss: With the numbers as they are.
+        loss: The loss with the current numbers.
     """
 
     free: frozenset[Place]
@@ -77,7 +77,7 @@ def fit(
 def fit_expressions(
     numbers: Sequence[Numeral], measured: Sequence[tuple[Expr, CostSample, float]]
 ) -> dict[Numeral, float]:
-    """The same for kernels with the expressions that price them.
+    """Fits numbers to kernels, given the expressions that price them.
 
     Args:
         numbers: The file's.

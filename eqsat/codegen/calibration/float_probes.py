@@ -163,7 +163,7 @@ def small_products() -> ir.Model:
 
 
 def products() -> ir.Model:
-    """Fully connected layers of one row, together with more weights than any cache holds."""
+    """Fully connected layers of one row, whose weights together are larger than any cache."""
     return _layers(((544, 1000), (1024, 1000), (2048, 1000), (3072, 4096, 1000)), 7)
 
 

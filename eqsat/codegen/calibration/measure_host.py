@@ -33,7 +33,7 @@ from eqsat.targets.validate import validate
 
 MeasuredKernels = Sequence[tuple[KernelInfo, float]]
 MeasuringProgress = Callable[[str, int, int], None]
-"""Called with what is being measured, the number of probes done, and the number of all probes."""
+"""Called with the thing being measured, the number of finished probes, and the number of all probes."""
 
 _WINOGRAD = "Winograd's algorithm"
 PROBES: dict[str, Callable[[], ir.Model]] = {
@@ -65,7 +65,7 @@ _SMALL = 8192
 
 @dataclass(frozen=True)
 class MeasuredHost:
-    """What measuring a machine gave.
+    """The result of measuring a machine.
 
     Attributes:
         target: The host as its file says.

@@ -34,7 +34,7 @@ from eqsat.targets.numbers import Numeral, numerals, rewritten, substituted
 SKIPPED = ("Winograd's algorithm", "recurrent networks", "decoders")
 """Probes that say nothing of a runtime's entries."""
 SMALL = "small elementwise operators"
-"""What says how long a kernel takes to start, beside a model whose kernels are all large."""
+"""Probes for the time that a kernel takes to start, needed if all kernels of the model are large."""
 _AT_ONCE = 8
 """Kernels that are measured in turn."""
 _COPIES = 4
@@ -42,13 +42,13 @@ _LEAST_RUNS = 5
 _OF_C = 2.0
 """CPU seconds that calibration spends on a network of generated C; on a kernel here it spends a tenth of that."""
 _LEAST_SECONDS = 2e-7
-"""A difference below this is that of the clock."""
+"""A smaller difference is noise of the clock."""
 
 MeasuredNodes = Sequence[tuple[RuntimeKernel, float]]
 
 
 def is_runtime(host: Target) -> bool:
-    """Whether a host is ONNX Runtime: its composites are written as operators that it has."""
+    """Whether a host is ONNX Runtime: its composites are written as ONNX Runtime's operators."""
     return any(composite.written is not None for composite in host.composites)
 
 
@@ -160,11 +160,11 @@ def measure_kernels(kernels: Sequence[RuntimeKernel], seconds: float) -> list[tu
 
 
 def _pair(kernel: RuntimeKernel) -> tuple[_Run, _Run] | None:
-    """The kernel once, and as often more as is measured; None where ONNX Runtime does not load it."""
+    """The model with the kernel once, and with as many copies as are measured; None if ONNX Runtime cannot load it."""
     proto = ir.to_proto(with_source_opset(with_runnable(kernel.model)))
     try:
         return _session(proto, kernel, 1), _session(proto, kernel, 1 + _COPIES)
-    except Exception:  # whatever ONNX Runtime raises, and its own exceptions have no common base
+    except Exception:  # ONNX Runtime may raise anything, and its own exceptions have no common base
         return None
 
 

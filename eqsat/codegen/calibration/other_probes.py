@@ -11,7 +11,7 @@ from eqsat.model.builder import Tensor, graph, input, op
 _SCALE, _ZERO = np.float32(0.05), np.uint8(128)
 _WEIGHTS = np.float32(0.01)
 PRODUCTS = ("float64", "float16", "bfloat16", "int32", "int64")
-"""Element types beside float32 and bytes: those of half precision are computed in float32, the others by loops."""
+"""Element types besides float32 and bytes. Half precision is computed in float32, the others by loops."""
 contrib = op("com.microsoft")
 
 

@@ -12,7 +12,7 @@ from eqsat.codegen.predict import work
 from eqsat.schema.dtypes import dtype_name
 
 _BEST = 5
-"""Fastest kernels of which the median counts: the very fastest may be an error of the clock."""
+"""The rate is the median of this many fastest kernels: the very fastest may be an error of the clock."""
 _STREAM = 8e6
 """Size in bytes from which an elementwise kernel is bound by memory."""
 _PRODUCTS = (
@@ -25,7 +25,7 @@ _PRODUCTS = (
 """Families that compute every product that they count."""
 _HALVES = frozenset(map(dtype_name, HALVES))
 _NOTHING = 4096
-"""Size in bytes up to which the time of a kernel is that of starting it."""
+"""Size in bytes up to which the time of a kernel is only the time to start it."""
 
 
 def settings(measured: Sequence[tuple[KernelInfo, float]], names: Iterable[str]) -> dict[str, float]:

@@ -38,8 +38,8 @@ class Residual:
 
     Args:
         cost: The expression.
-        kernels: What it is evaluated over.
-        free: Where the numbers stand that will be given.
+        kernels: The values of each kernel over which it is evaluated.
+        free: Positions of the numbers that will vary.
     """
 
     def __init__(self, cost: ast.Expr, kernels: Sequence[CostSample], free: frozenset[ast.Place]) -> None:

@@ -1,4 +1,4 @@
-"""The kernels that ONNX Runtime has for a model: each operator and each fused operator of the host's e-graph.
+"""The kernels that ONNX Runtime has for a model: one for each operator and fused operator in the host's e-graph.
 
 A kernel is a model of its own, with the expression that prices it and the values over which that is evaluated. The
 e-graph contains the operators of the model, what rules make of them, and the composites of the host. So all kernels
@@ -46,7 +46,7 @@ _SOURCE = "17,8"
 _LARGEST = 1 << 26
 """Bytes of the tensors of one kernel; a larger one is not measured."""
 _VIEWS = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Shape", "Size", "Constant"))
-"""What moves nothing within a network would be copied where it stands alone."""
+"""Operators that move no data inside a network; alone, ONNX Runtime would copy."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class RuntimeKernel:
     """A kernel by itself.
 
     Attributes:
-        name: The operator, as it is written.
+        name: The operator as the file names it.
         cost: The expression that prices it.
-        env: The values over which that is evaluated.
-        model: The kernel alone, with its inputs and outputs as those of the graph.
+        env: The values over which the expression is evaluated.
+        model: A graph of the kernel alone, with the kernel's inputs and outputs.
     """
 
     name: str
@@ -67,12 +67,12 @@ class RuntimeKernel:
 
 
 class _Recording(CostModel):
-    """A cost model that remembers the last expression that it has evaluated, and over which values."""
+    """A cost model that remembers the expression that it evaluated last, and the values used."""
 
     _seen: tuple[Expr, Mapping[str, object]] | None = None
 
     def take(self) -> tuple[Expr, Mapping[str, object]] | None:
-        """What was evaluated last, once; None if nothing was since."""
+        """The last evaluation since the previous call; None if there was none."""
         found, self._seen = self._seen, None
         return found
 
@@ -104,7 +104,7 @@ def kernels_of(model: ir.Model, host: Target) -> list[RuntimeKernel]:
             continue
         key = (written.op, written.attrs, *(_operand(c, found) for c in written.inputs), len(written.outputs))
         costs.take()
-        # Where only the values of constants differ, the cost is known, and nothing is evaluated.
+        # Kernels that differ only in the values of constants have equal costs: nothing is evaluated again.
         if key in kernels or not np.isfinite(pricing.cost(node, 0)) or (evaluated := costs.take()) is None:
             continue
         cost, env = evaluated
@@ -113,7 +113,7 @@ def kernels_of(model: ir.Model, host: Target) -> list[RuntimeKernel]:
 
 
 def _parts(found: Snapshot) -> dict[int, dict[int, int]]:
-    """Of each tuple the classes of its projections, by their number."""
+    """For each tuple the classes of its projections, by number."""
     parts: dict[int, dict[int, int]] = {}
     for node in found.nodes:
         if node.kind == "part" and node.children[0] is not None:
@@ -122,7 +122,7 @@ def _parts(found: Snapshot) -> dict[int, dict[int, int]]:
 
 
 def _written(node: ENode, found: Snapshot, pricing: Pricing, parts: Mapping[int, int]) -> PlanNode | None:
-    """A kernel as it stands in a file; None for a composite that is a function there."""
+    """A kernel as an operator of a file; None for a composite that is written as a function."""
     produced = tuple(parts.get(k) for k in range(node.outputs)) if node.outputs else (node.eclass,)
     if node.composite is not None:
         return written_operator(node, found, pricing.outputs(node), produced)
@@ -147,7 +147,7 @@ def _is_measurable(node: PlanNode, found: Snapshot) -> bool:
 
 
 def _operand(eclass: int | None, found: Snapshot) -> object:
-    """What of an operand the time depends on."""
+    """The properties of an operand that the time depends on."""
     return None if eclass is None else (found.types[eclass], found.constant[eclass])
 
 

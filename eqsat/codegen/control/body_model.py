@@ -1,4 +1,4 @@
-"""The body of an If, Loop or Scan as a model: what it captures are inputs or constants, and all types are known."""
+"""The body of an If, Loop or Scan as a model: captured values are inputs or constants, and all types are known."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def body_model(
     """A body as a model of its own, loaded.
 
     Args:
-        model: The one with the body; it is not changed.
+        model: The model with the body; it is not changed.
         graph: The body.
-        given: For each input of the body what it is; a constant becomes one in the model.
-        captured: By name what the body reads from outside; of tensors it becomes an input, in this order.
-        results: Numbers of the body's outputs that are the model's.
+        given: The operand for each input of the body; a constant becomes a constant of the model.
+        captured: The outer values that the body reads, by name; tensors become inputs, in this order.
+        results: Numbers of the body's outputs that the model returns.
 
     Returns:
-        A model whose inputs are those of the body, then the captured values, without those that are constant. For an
-        array of sizes it is a tensor whose shape says them and whose elements nothing reads.
+        A model whose inputs are those of the body, then the captured values, without those that are constant. An array
+        of sizes becomes a tensor with these sizes as its shape, whose elements are never read.
 
     Raises:
         ModelError: The body contradicts the types of its operands.

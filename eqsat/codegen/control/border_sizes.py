@@ -1,4 +1,4 @@
-"""Free sizes at the borders of a body: it receives those of its operands, and its node finds those of its results."""
+"""Free sizes at the borders of a body, which receives those of its operands; its node finds those of its results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReceivedSizes:
 
     Attributes:
         ranges: By symbol in the bodies.
-        outside: By symbol in the bodies what it is outside.
+        outside: The outer size for each symbol in the bodies.
     """
 
     ranges: dict[str, FreeSize] = field(default_factory=dict)
@@ -38,18 +38,18 @@ class ReceivedSizes:
         self._known[size] = size
 
     def tensor(self, operand: ProgramTensor) -> ProgramTensor:
-        """An operand as it is called inside."""
+        """An operand with the names that its sizes have inside."""
         shape = tuple(map(self.size, operand.shape))
         return operand if shape == operand.shape else ProgramTensor(operand.name, operand.dtype, shape)
 
     def operand(self, operand: ProgramOperand) -> ProgramOperand:
-        """A tensor as it is called inside, an array of sizes in those of inside, or a constant."""
+        """A tensor or an array of sizes, with the names that the sizes have inside, or a constant."""
         if isinstance(operand, ProgramTensor):
             return self.tensor(operand)
         return np.array(np.frompyfunc(self.size, 1, 1)(operand), object) if is_sizes(operand) else operand
 
     def size(self, n: int) -> int:
-        """A size as it is called inside."""
+        """The name of a size inside the bodies."""
         if n in self._known:
             return self._known[n]
         inner = {s.name: s for s in symbols(n)}
@@ -68,19 +68,19 @@ class ReceivedSizes:
         return self._known[n]
 
     def from_inside(self, n: int) -> int | None:
-        """A size of a body as it is called outside; None where the body found it."""
+        """The outer expression of a size of a body; None if the body found the size."""
         if any(s.name not in self.outside for s in symbols(n)):
             return None
         return substituted(n, self.outside)
 
     def arguments(self) -> list[tuple[str, str]]:
-        """C of the parameters for these sizes, and of what they are outside."""
+        """C names of the parameters for these sizes, and C of the arguments."""
         inner = {name: Symbol(name, size) for name, size in self.ranges.items()}
         return [(inner[name].c_name, str(n)) for name, n in self.outside.items()]
 
 
 def merged(sizes: Iterable[int | None]) -> int | None:
-    """The size that the results of all bodies have; None where they may differ."""
+    """The common size of the results of all bodies; None if they may differ."""
     known = list(sizes)
     return known[0] if all(n is not None and n == known[0] for n in known) else None
 

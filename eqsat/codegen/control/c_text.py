@@ -1,8 +1,8 @@
 """The C of control flow: a function that branches or repeats, and calls the functions of the bodies.
 
 Its parameters are the node's operands ``x0``, ``x1`` … and results ``y0``, ``y1`` …, the working memory and weights.
-The values that rounds hand on alternate between two places, of which one is the result, so that none is copied but the
-last one where data decides how many rounds there are.
+Values that one round hands to the next alternate between two places, one of which is the result. So only the last value
+is ever copied, and only if data decides the number of rounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BodyFunction(Protocol):
         ...
 
     def move(self, offset: int) -> None:
-        """Let the working memory begin so many bytes later in the arena."""
+        """A statement that moves the beginning of the working memory by this many bytes of the arena."""
         ...
 
     def function(self, isa: Isa, label: str) -> list[str]:
@@ -50,15 +50,15 @@ class ControlText:
     """The functions of one node.
 
     Attributes:
-        node: With the control flow.
-        control: What it is.
+        node: The node with the control flow.
+        control: Its description.
         label: The beginning of the functions' names.
-        functions: Those of the bodies.
+        functions: The functions of the bodies.
         constant: Makes the pointer to a constant.
         common: C type and name of the parameters that all functions have.
         upper: Prefix of the program's constants.
-        scratch: Bytes of working memory for all of it.
-        own: Bytes of them before those of the bodies.
+        scratch: Bytes of working memory in all.
+        own: Those of them that precede the bodies' working memory.
     """
 
     node: ProgramNode
@@ -87,7 +87,7 @@ class ControlText:
                 state = loop.states[sink.index]
                 grows = state.shape is not None
                 spares += ["spare"] if grows or loop.fixed is None or loop.fixed > 1 else []
-                # What a round makes may be larger than the result, until its size is compared.
+                # A value made by a round may be larger than the result until its size is compared.
                 spares += ["last"] if grows or self.node.outputs[state.result] is None else []
             elif sink.kind == "row" and (loop.rounds is None or self._measured("row", sink.index)):
                 spares.append("row")
@@ -96,7 +96,7 @@ class ControlText:
                 self.own += -(-greatest(_bytes(tensor)) // ALIGNMENT) * ALIGNMENT
 
     def move(self, offset: int) -> None:
-        """Let the working memory begin so many bytes later in the arena."""
+        """A statement that moves the beginning of the working memory by this many bytes of the arena."""
         self._places = {key: at + offset for key, at in self._places.items()}
         for function in self.functions:
             function.move(offset)

@@ -23,12 +23,12 @@ BRANCH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class OperandSource:
-    """What an operand of a body is.
+    """Where an operand of a body comes from.
 
     Attributes:
         kind: An operand of the node as it is, the number of the round, a state, or the round's slice of an operand.
-        index: Of the node's operand, or of the state.
-        backwards: Whether the first round gets the last slice.
+        index: Number of the node's operand, or of the state.
+        backwards: Whether rounds take the slices from last to first.
     """
 
     kind: Literal["operand", "round", "state", "slice"]
@@ -38,12 +38,12 @@ class OperandSource:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What a result of a body is.
+    """What becomes of a result of a body.
 
     Attributes:
         kind: A result of the node, whether there is another round, the next value of a state, or a row of a result.
-        index: Of the node's result, or of the state.
-        backwards: Whether the first round makes the last row.
+        index: Number of the node's result, or of the state.
+        backwards: Whether rounds write the rows from last to first.
     """
 
     kind: Literal["result", "condition", "state", "row"]
@@ -71,11 +71,11 @@ class MeasuredSize:
     """A size that the body of a loop reports in each round.
 
     Attributes:
-        kind: Of a state, which the next round receives, or of a row, which all rows have.
-        index: Of the state, or of the node's result.
+        kind: Size of a state, which the next round receives, or of a row, which all rows share.
+        index: Number of the state, or of the node's result.
         axis: Which size.
         variable: C of the variable that holds it.
-        between: The least and the greatest size that there is room for.
+        between: The least and the greatest size that memory is reserved for.
         first: C of the size before the first round.
     """
 
@@ -107,12 +107,12 @@ class PlannedBody:
 
     @property
     def finds(self) -> bool:
-        """Whether it finds sizes."""
+        """Whether it finds sizes that data decides."""
         return any(node.reads_sizes or finds(node) for node in self.program.nodes)
 
     @property
     def ends(self) -> bool:
-        """Whether it may end with a status."""
+        """Whether it may end with an error status."""
         return may_end(self.program)
 
 
@@ -121,9 +121,9 @@ class Branches:
     """An ``If``.
 
     Attributes:
-        bodies: For a condition that holds and for one that does not; one alone if that is known.
+        bodies: The bodies for a true and for a false condition; only one if the condition is known.
         condition: Number of the operand.
-        sizes: C of the parameters for sizes that the bodies receive, and of what they are outside.
+        sizes: C of the parameters for sizes that the bodies receive, and of the arguments.
     """
 
     bodies: tuple[PlannedBody, ...]
@@ -152,14 +152,14 @@ class ControlLoop:
 
     Attributes:
         bodies: The one body.
-        states: The values that the rounds hand on.
-        rounds: How many there are, in sizes of the body; None where that depends on data.
-        limit: Number of the operand that says how many there are at most, None without one.
-        condition: Number of the operand that says whether there is a first round, None without one.
-        sizes: C of the parameters for sizes that the body receives, and of what they are outside.
-        counted: Number of the result that is the number of rounds, if sizes depend on it.
+        states: The values that one round hands to the next.
+        rounds: The number of rounds, in sizes of the body; None if it depends on data.
+        limit: Number of the operand that limits the rounds, None without one.
+        condition: Number of the operand that decides whether the first round runs, None without one.
+        sizes: C of the parameters for sizes that the body receives, and of the arguments.
+        counted: Number of the result that holds the number of rounds, if sizes depend on it.
         measured: The sizes that the body reports in each round, in this order.
-        reported: Number of the result that has the sizes after the last round, if some are found.
+        reported: Number of the result that holds the sizes after the last round, if there are such.
         last_sizes: The variables of these sizes.
     """
 
@@ -199,7 +199,7 @@ Control = Branches | ControlLoop
 
 
 def may_end(program: Program) -> bool:
-    """Whether a program may end with a status: because of a size that it finds, or because it has no portable form."""
+    """Whether a program may end with an error status: it finds a size, or it has no portable form."""
     if any(group.elsewhere for group in program.groups):
         return True
     return any(
@@ -208,7 +208,7 @@ def may_end(program: Program) -> bool:
 
 
 def control_of(node: ProgramNode) -> Control | None:
-    """The control flow that a node stands for, None if it is an ordinary kernel."""
+    """The control flow of a node; None for an ordinary kernel."""
     found = node.attributes.get(CONTROL)
     return found if isinstance(found, Branches | ControlLoop) else None
 

@@ -1,7 +1,8 @@
-"""Values that a Loop hands on in other sizes than it received: which sizes these are, and how large they become.
+"""Values whose sizes grow from round to round of a Loop: which sizes grow, and how large they become.
 
-An axis that a round changes has a symbol of its own in the body. What the body makes of it, as an expression of that
-symbol, says how much a round adds; with the number of rounds this is the greatest size, for which there is memory.
+Each axis that a round changes has a symbol of its own in the body. The size after the round, as an expression of that
+symbol, tells how much a round adds; times the number of rounds this gives the greatest size, for which memory is
+reserved.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ class GrowingBody:
     """The body of a Loop whose states may change their sizes.
 
     Attributes:
-        lowering: Of the Loop.
+        lowering: The lowering of the Loop.
         graph: The body.
-        given: What its inputs are.
-        states: Numbers of those inputs that are states; their results are those after the condition.
-        labels: For each state what its sizes are named after.
+        given: The operands of its inputs.
+        states: Numbers of the inputs that are states; their results follow that of the condition.
+        labels: For each state the name that its sizes derive from.
         results: Numbers of the body's results.
-        rounds: There are no more; None where nothing bounds them.
-        inner: By varying axis its size in the body.
-        last: By varying axis its size after a round, in sizes of the body.
-        outer: By varying axis a size that the program finds after the last round.
+        rounds: Upper bound of the number of rounds; None without one.
+        inner: Size in the body, by varying axis.
+        last: Size after a round, by varying axis, in sizes of the body.
+        outer: Size that the program finds after the last round, by varying axis.
     """
 
     lowering: Lowering
@@ -64,7 +65,7 @@ class GrowingBody:
     outer: dict[StateAxis, int] = field(default_factory=dict)
 
     def lowered(self) -> Lowered | None:
-        """The body's program and what its inputs are, None if there are problems."""
+        """The body's program and the operands of its inputs; None if there are problems."""
         problems = self.lowering.problems
         self._before = problems.copied()
         self._inputs = list(self.lowering.inputs)
@@ -103,18 +104,18 @@ class GrowingBody:
         return found
 
     def shape(self, state: int) -> tuple[int, ...] | None:
-        """The shape of a state in the body, None if it is the same in all rounds."""
+        """The shape of a state in the body; None if it differs between rounds."""
         if all(k != state for k, _ in self.inner):
             return None
         known = self.given[self.states[state]][0].shape
         return tuple(self.inner.get((state, a), self.lowering.sizes.size(n)) for a, n in enumerate(known))
 
     def after(self, axis: StateAxis, rounds: int | None) -> int | None:
-        """The size after the last round, None if it is not known before.
+        """The size after the last round; None if it is not known in advance.
 
         Args:
-            axis: One that varies.
-            rounds: How many there are, None if data decides that.
+            axis: A varying axis.
+            rounds: The number of rounds, None if data decides it.
         """
         change = self.lowering.sizes.from_inside(self.last[axis] - self.inner[axis])
         if rounds is None or change is None or bounds(change)[0] < 0:
@@ -140,7 +141,7 @@ class GrowingBody:
         return lowering.lowered(self.graph, given, self.results)
 
     def _changed(self, program: Program) -> list[StateAxis]:
-        """Axes that were not known to vary, and do; notes what a round makes of the others."""
+        """Axes newly found to vary; records the sizes after a round of those known to vary."""
         last = [tensor for _, tensor in program.outputs][1 : 1 + len(self.states)]
         found: list[StateAxis] = []
         for k, (x, y) in enumerate(zip(self._initial(), last, strict=True)):
@@ -163,13 +164,13 @@ class GrowingBody:
 def bounded(
     inner: Mapping[StateAxis, int], initial: Mapping[StateAxis, int], last: Mapping[StateAxis, int], rounds: int | None
 ) -> dict[StateAxis, IntegerRange]:
-    """The least and the greatest size of axes that rounds change; the latter is ``LARGEST`` where nothing bounds it.
+    """The least and the greatest size of axes that rounds change; the greatest is ``LARGEST`` if nothing bounds it.
 
     Args:
-        inner: By axis its size in the body, a symbol.
+        inner: Size in the body by axis, a symbol.
         initial: The sizes before the first round.
-        last: Those after a round, in sizes of the body.
-        rounds: There are no more; None where nothing bounds them.
+        last: The sizes after a round, in sizes of the body.
+        rounds: Upper bound of the number of rounds; None without one.
     """
     names = {axis: next(symbols(size)).name for axis, size in inner.items()}
     own = set(names.values())

@@ -1,4 +1,4 @@
-"""Lowers Loop and Scan: what rounds read, what they hand on, and the rows that they make."""
+"""Lowers Loop and Scan: the values that rounds read, those that they hand on, and the rows that they make."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Carried:
     """What a ``Loop`` carries from round to round.
 
     Attributes:
-        given: The inputs of the body, and where they come from.
+        given: The operands of the body's inputs, and where they come from.
         places: Which of them are states.
         states: Numbers of the node's results that are states.
         first: Their values before the first round.
@@ -56,8 +56,8 @@ class _Ending:
     """When a ``Loop`` ends.
 
     Attributes:
-        rounds: How many rounds there are, None where data decides that.
-        most: There are no more, None where nothing says so.
+        rounds: The number of rounds, None if data decides it.
+        most: Upper bound of the number of rounds, None without one.
         tested: Whether the condition that the body computes is read.
     """
 
@@ -88,7 +88,7 @@ class LoopLowering(Lowering):
     # ---- Loop ------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        """A ``Loop``: rounds while the condition holds, at most as many as there is a limit."""
+        """Lowers a ``Loop``: rounds run while the condition is true, up to the limit."""
         limit, condition = self.node.operands[:2]
         rounds = _stated_rounds(limit, condition)
         most = self._most(limit) if rounds is None else greatest(rounds)
@@ -117,8 +117,8 @@ class LoopLowering(Lowering):
         self._read_rounds(outputs[len(carried.states) :])
 
     def _carried(self, graph: ir.Graph) -> _Carried:
-        """What the body receives; a value that it hands on as it is is not a state, but read from outside."""
-        # Inside of a round the condition holds.
+        """The inputs of the body. A value that the body returns unchanged is not a state, but read from outside."""
+        # Inside a round the condition is true.
         found = _Carried(
             given=[
                 (ProgramTensor("round", ir.DataType.INT64, ()), OperandSource("round")),
@@ -149,9 +149,9 @@ class LoopLowering(Lowering):
         """When the loop ends. A condition that never changes is removed from the body.
 
         Args:
-            program: Of the body; its first result is the condition.
-            rounds: As many as the operands say, None where data decides that.
-            counts: Whether a limit that is data may become a size.
+            program: The body's program; its first result is the condition.
+            rounds: The limit that the operands give, None if data decides it.
+            counts: Whether a limit that data decides may become a size.
         """
         limit, condition = self.node.operands[:2]
         computed = program.outputs[0][1]
@@ -177,9 +177,9 @@ class LoopLowering(Lowering):
         """The node's control flow.
 
         Args:
-            body: What a round does.
+            body: The program of a round.
             carried, ending: See there.
-            outputs: How many results come before the number of rounds and the sizes after the last one.
+            outputs: Number of results before the number of rounds and the sizes after the last round.
         """
         assert self.growing is not None
         limit, condition = self.node.operands[:2]
@@ -199,12 +199,12 @@ class LoopLowering(Lowering):
         )
 
     def _most(self, limit: ProgramOperand | None) -> int | None:
-        """The greatest number of rounds that data may say, None where nothing bounds it."""
+        """The greatest value of a limit that data decides, None if nothing bounds it."""
         between = self.found.ranges.of(limit) if isinstance(limit, ProgramTensor) else None
         return None if between is None or between[1] >= LARGEST else max(between[1], 0)
 
     def _counted(self, limit: ProgramTensor) -> int | None:
-        """A limit that data says, as a size; None where nothing bounds it."""
+        """A limit that data decides, as a size; None if nothing bounds it."""
         try:
             return largest(elements(self.found.as_sizes(limit, self.node.name, signed=True))[0], 0)
         except Unbounded:
@@ -226,11 +226,11 @@ class LoopLowering(Lowering):
         """The results of the node: last states, then rows; None if some size is not known.
 
         Args:
-            program: Of the body.
+            program: The body's program.
             states, initial: Numbers of results that are states, and their first values.
             rows: Numbers of results that have a row for each round.
-            rounds: How many there are, None where data decides that.
-            limit: There are no more.
+            rounds: The number of rounds, None if data decides it.
+            limit: Upper bound of the number of rounds.
         """
         values = [tensor for _, tensor in program.outputs][-(len(states) + len(rows)) :]
         outputs: list[ProgramTensor | None] = []
@@ -255,7 +255,7 @@ class LoopLowering(Lowering):
     def _last_shape(
         self, state: int, first: ProgramOperand, last: ProgramTensor, rounds: int | None
     ) -> tuple[int, ...] | None:
-        """The shape of a state after the last round, None where it is not known."""
+        """The shape of a state after the last round, None if it is unknown."""
         if self.growing is None or self.growing.shape(state) is None:
             return tuple(first.shape) if self.outside(last) == tuple(first.shape) else None
         shape = list(first.shape)
@@ -306,8 +306,8 @@ class LoopLowering(Lowering):
         return greatest(self.counted)
 
     def _read_rounds(self, rows: Sequence[ProgramTensor | None]) -> None:
-        """Further results of the node are the number of rounds, so many rows there are, and sizes after the last one;
-        they are read after it.
+        """Adds results to the node: the number of rounds, which is the number of rows, and the sizes after the last
+        round. They are read after the node.
         """
         node = self.nodes[-1]
         if self.counted is not None:
@@ -389,7 +389,7 @@ class LoopLowering(Lowering):
 
 
 def _stated_rounds(limit: ProgramOperand | None, condition: ProgramOperand | None) -> int | None:
-    """As many rounds as the operands of a ``Loop`` say at most, None where data decides that."""
+    """The limit that the operands of a ``Loop`` give, None if data decides it."""
     if isinstance(condition, np.ndarray) and not condition.reshape(-1)[0]:
         return 0
     return largest(elements(limit)[0], 0) if isinstance(limit, np.ndarray) else None
@@ -406,7 +406,7 @@ def _handed_on(value: ir.Value) -> ir.Value:
 
 
 def _constant(program: Program, tensor: ProgramTensor) -> bool | None:
-    """The value of a condition that is the same in each round, None for others."""
+    """The value of a condition that is the same in each round; None for other conditions."""
     made = next((node for node in program.nodes if tensor in node.outputs), None)
     if made is None or made.operator != IDENTITY or made.steps or not isinstance(made.inputs[0], np.ndarray):
         return None

@@ -16,7 +16,7 @@ SUPPORTED = frozenset(OpKey("", name) for name in _LOWERINGS)
 
 
 def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> Made:
-    """The nodes that stand for a node of control flow, and what its results are; None for those that were refused."""
+    """The nodes that replace a node of control flow, and its results; None for results that were refused."""
     if node.op not in SUPPORTED:
         problems.add(f"control flow ({node.op.name})", node.name)
         return [], [None] * len(node.used)

@@ -25,7 +25,7 @@ from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 
 class BodyPlanner(Protocol):
-    """What makes programs of bodies."""
+    """Makes programs of bodies."""
 
     def lower(
         self,
@@ -44,7 +44,7 @@ class BodyPlanner(Protocol):
         ...
 
     def place(self, program: Program, times: float) -> Layout:
-        """The places of the tensors of a lowered body that is executed so many times."""
+        """The places of the tensors of a lowered body that is executed ``times`` times."""
         ...
 
 
@@ -56,11 +56,11 @@ class ControlNode:
         name: For messages.
         op: If, Loop, Scan or SequenceMap.
         attrs: The bodies among them.
-        operands: Its own, None where absent.
-        captured: By name what its bodies read from outside; None where that was refused.
-        types: Of its results as far as they are known.
+        operands: Its own operands, None where absent.
+        captured: The outer values that its bodies read, by name; None for those that were refused.
+        types: Types of its results as far as they are known.
         used: Which results have readers.
-        names: Of its results.
+        names: Names of its results.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Lowering(ABC):
     """Lowers one node.
 
     Attributes:
-        nodes: Those that stand for it.
-        results: What its results are; None for those that were refused.
+        nodes: The nodes that replace it.
+        results: Its results; None for those that were refused.
         inputs: The operands of the node that calls the bodies.
-        sizes: Those that the bodies receive.
-        round: Between which numbers the number of the round lies.
+        sizes: The sizes that the bodies receive.
+        round: Range of the number of the round.
     """
 
     round: IntegerRange | None = None
@@ -127,7 +127,7 @@ class Lowering(ABC):
         if program is None:
             return None
         sources = [source for x, source in given if _is_received(x)]
-        # What only says sizes is not read.
+        # A tensor of which only the sizes are used is not read.
         sources += [
             OperandSource("operand", self.operand(x)) if isinstance(x, ProgramTensor) else OperandSource("round")
             for x in captured.values()
@@ -173,18 +173,18 @@ class Lowering(ABC):
         return operand
 
     def outside(self, value: ProgramTensor) -> tuple[int, ...] | None:
-        """The shape of a result of a body as it is outside; None where the body finds sizes."""
+        """The outer shape of a result of a body; None if the body finds sizes."""
         shape = [self.sizes.from_inside(n) for n in value.shape]
         return None if None in shape else tuple(n for n in shape if n is not None)
 
 
 def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
-    """Names of what one of the bodies reads from outside."""
+    """Names of the outer values that one of the bodies reads."""
     return next(v.captured for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
 
 
 def _is_received(operand: ProgramOperand) -> bool:
-    """Whether an operand is an input of the body's model: constants are part of it."""
+    """Whether an operand becomes an input of the body's model; constants become part of it."""
     return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 

@@ -136,4 +136,6 @@ FUSED = {
     "Clip": "clamp_float({v}, {p}, {q})",
     "HardSigmoid": "clamp_float(({v}) * {p} + {q}, 0.0f, 1.0f)",
 }
-"""What ends ONNX Runtime's fused convolutions and products: the value is ``v``, the parameters are ``p`` and ``q``."""
+"""The activations that end ONNX Runtime's fused convolutions and products; the value is ``v``, the parameters are ``p``
+and ``q``.
+"""

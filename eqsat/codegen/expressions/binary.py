@@ -135,13 +135,13 @@ def clip(attributes: Attributes, arguments: GivenArguments, result: ir.DataType)
 
 @expression("Where")
 def where(attributes: Attributes, arguments: GivenArguments, result: ir.DataType) -> str | None:
-    """``x`` where the condition holds, else ``y``."""
+    """``x`` where the condition is true, otherwise ``y``."""
     condition, x, y = arguments
     return f"({condition} ? {x} : {y})"
 
 
 def converted(text: str, source: ir.DataType, target: ir.DataType) -> str:
-    """A value of a computed type in that of another element type, as numpy converts."""
+    """A value of a computed type converted to another element type, as numpy converts."""
     from eqsat.codegen.expressions.casting import conversion
 
     found = conversion(text, source, target)

@@ -28,7 +28,9 @@ _NARROW = frozenset({_T.INT4, _T.UINT4, _T.INT2, _T.UINT2})
 
 
 def conversion(text: str, source: ir.DataType, target: ir.DataType, saturate: bool = True) -> str | None:
-    """C expression of a value, computed in the type of ``source``, in that of ``target``; None if there is none."""
+    """C expression that converts a value from the computed type of ``source`` to that of ``target``; None if there is
+    none.
+    """
     if source == target:
         return text
     real = source in FLOATS or source in FLOAT8

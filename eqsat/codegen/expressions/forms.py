@@ -35,7 +35,7 @@ def kind(dtype: ir.DataType) -> str:
 
 
 def gaps(dtype: ir.DataType, result: ir.DataType, attributes: Mapping[str, Any]) -> dict[str, str]:
-    """What fills the gaps other than the arguments, for operands of an element type."""
+    """The texts that fill the gaps other than the arguments, for operands of an element type."""
     c = c_types.computed(dtype)
     numbers = dtype if dtype in FLOATS else ir.DataType.DOUBLE
     filled = {

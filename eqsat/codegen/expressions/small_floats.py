@@ -21,10 +21,10 @@ class Format:
 
     Attributes:
         name: As in C names.
-        bits: In all.
+        bits: Number of bits in all.
         fraction: Bits of the fraction.
         bias: Of the exponent.
-        special: What the highest exponent means: ``ieee`` infinity and NaN, ``fn`` NaN only with all fraction bits,
+        special: Meaning of the highest exponent: ``ieee`` infinity and NaN, ``fn`` NaN only with all fraction bits,
             ``fnuz`` nothing special: NaN is the pattern of negative zero.
     """
 

@@ -9,5 +9,5 @@ TEMPLATE = "bytes/bytes.h.jinja"
 
 
 def finish(text: str, isa: Isa) -> tuple[str, tuple[str, ...]]:
-    """C text with ``name@`` filled in, and the declarations that it needs, each after what it is built on."""
+    """C text with ``name@`` filled in, and the declarations that it needs, in the order of their dependences."""
     return isa_names.finish(text, isa, TEMPLATE)

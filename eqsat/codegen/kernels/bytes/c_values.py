@@ -22,9 +22,9 @@ class Value:
     """A vector in C.
 
     Attributes:
-        text: A variable.
+        text: Name of the variable.
         form: ``i`` integers, ``f`` floats.
-        dtype: Element type that it stands for.
+        dtype: Element type that it represents.
         bounds: Bounds to which the integers still have to be clamped.
     """
 

@@ -1,4 +1,4 @@
-"""Convolutions of 8-bit integers whose weights are computed: packed in each run, then as with constant weights.
+"""Convolutions of 8-bit integers with computed weights, which are packed in each run.
 
 The weights are requested with the channels innermost, so that those of an output channel are one row, in the order in
 which runs and taps are read.

@@ -32,9 +32,9 @@ from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
 ZERO_INPUT = 2
-"""Which input of a ``ConvInteger`` is the zero point of the first."""
+"""Number of the input of a ``ConvInteger`` that is the zero point of the data."""
 WEIGHT_ZERO_INPUT = 3
-"""Which input of a ``ConvInteger`` is the zero point of the weights."""
+"""Number of the input of a ``ConvInteger`` that is the zero point of the weights."""
 OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))
 
 
@@ -43,15 +43,15 @@ class Convolution:
     """A convolution whose quantization is known, except for zero points that the program computes.
 
     Attributes:
-        at: The geometry of its windows.
+        at: Geometry of the windows.
         channel: Axis of the channels.
-        spatial: The other axes but the batch's.
+        spatial: The other axes, without the batch.
         group: Number of groups.
         weights: As in the model, ``[channels, channels of a group, *kernel]``: constant, or a view.
-        weight_zero: Zero points of the weights, one, or one per channel; None where the program computes them.
+        weight_zero: Zero points of the weights, one or one per channel; None if the program computes them.
         zero: Zero point of the input; None where the program computes it.
         bias: int32, None without.
-        scale: float32 ``[channels]`` from sums to the output's steps, None where the sums are the result.
+        scale: float32 ``[channels]`` from sums to the output's steps; None if the sums are the result.
         result_zero: Zero point of the result.
     """
 
@@ -72,11 +72,11 @@ class Convolution:
         return (0, *self.spatial, self.channel)
 
     def halo(self, x: View) -> Halo:
-        """What the windows read around the input, by axis."""
+        """The number of elements that windows read beyond the input, by axis."""
         found, at = [(0, 0)] * x.rank, self.at
         for i, axis in enumerate(self.spatial):
             reach = (at.out[i] - 1) * at.strides[i] + at.extent[i] - at.begin[i] - x.shape[axis]
-            # Of a free size the padding bounds what is read.
+            # For a free size, the padding bounds the reads.
             found[axis] = (max(at.begin[i], 0), max(at.end[i] if is_free(reach) else reach, 0))
         return tuple(found)
 
@@ -86,16 +86,16 @@ def _scalar(value: np.ndarray | None) -> int:
 
 
 def weights_input(task: Task) -> int:
-    """Which input the weights are."""
+    """Number of the input that holds the weights."""
     return 3 if task.operator.name == "QLinearConv" else 1
 
 
 def understood(task: Task, *, computed: bool = False) -> Convolution | None:
-    """The convolution of a task, None if a parameter is not constant or a tensor is not of 8 bits.
+    """The convolution of a task; None if a parameter is not constant or a tensor does not have 8 bits.
 
     Args:
         task: The task.
-        computed: Whether the weights are a view, and the zero points of a ``ConvInteger`` may be.
+        computed: Whether the weights are a view; then the zero points of a ``ConvInteger`` may be views too.
     """
     quantized = task.operator.name == "QLinearConv"
     place = weights_input(task)
@@ -179,7 +179,7 @@ def accepts(task: Task) -> bool:
 
 
 def never_overflows(found: Convolution) -> bool:
-    """Whether sums stay within 32 bits whatever the weights and zero points are."""
+    """Whether sums stay within 32 bits for all weights and zero points."""
     depth = math.prod(found.weights.shape[1:])
     bias = 0 if found.bias is None else int(np.abs(found.bias.astype(np.int64)).max(initial=0))
     return bias + 3 * 255 * 255 * depth < 2**31
@@ -212,7 +212,7 @@ def wants_of(task: Task, found: Convolution) -> Wants:
 
 
 def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:
-    """C types of what the parameters of a kernel point at."""
+    """C types that the parameters of a kernel point to."""
     found: dict[str, str] = {}
     for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
         found |= {f"{letter}{i}": c_types.storage(v.dtype) for i, v in enumerate(views) if isinstance(v, View)}
@@ -224,11 +224,11 @@ class Start:
     """The integers from which sums start.
 
     Attributes:
-        name: Of the pointer to them.
-        constants: What follows the weights among the kernel's constants.
+        name: Name of the pointer to them.
+        constants: The kernel's constants after the weights.
         lines: Statements that compute them.
         scratch: Bytes of working memory.
-        types: C types of what further pointers point at.
+        types: C types that further pointers point to.
     """
 
     name: str
@@ -285,7 +285,7 @@ def generate(task: Task, isa: Isa) -> GeneratedKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """What the sums of a convolution are computed from.
+    """The inputs of a convolution's sums.
 
     Attributes:
         weights: Name of the pointer to packed weights; the other names likewise.
@@ -293,7 +293,7 @@ class Sums:
         zeros: Zero points of the weights by channel, None where they are folded into the weights.
         constants: Of the kernel: ``w0``, ``w1``, ...
         moved: How far pointers move from one group to the next.
-        types: C types of what pointers point at that are neither operands nor constants.
+        types: C types of pointers other than operands and constants.
         prologue: Statements before everything.
         scratch: Bytes of working memory.
         packing: Statements for each group.

@@ -87,7 +87,7 @@ def generate(task: Task, isa: Isa) -> GeneratedKernel:
     assert found is not None
     x = task.view(0)
     weights = folded(found, False).joined()
-    # A single spatial axis counts as rows: its taps are what a word takes in.
+    # A single spatial axis counts as rows: one word holds several of its taps.
     kernel_shape = (*found.at.kernel, 1)[:2]
     first = start(found, weights, x.dtype, 1)
     constants = [_packed(weights.weights.reshape(-1, *kernel_shape)), *first.constants]
@@ -166,7 +166,7 @@ class _Writer:
         return tap * self.dilation[0] * self.row_step
 
     def _windows(self) -> int:
-        """Windows of a tile: whole tiles if some width allows it, else what registers hold."""
+        """Windows of a tile: the most that divide a row, otherwise as many as registers hold."""
         room = self.isa.registers - self.groups * self.wide - 5
         room = room if self.zeros is None else (room - self.groups) // 2
         columns = max(typical(self.out[1]), 1)

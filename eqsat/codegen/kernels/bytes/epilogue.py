@@ -26,7 +26,7 @@ _MAGIC = 0x4B400000
 _MOST = 1 << 22
 """Rounded values are exact up to this one."""
 _LEAST_SCALE = 2.0**-60
-"""Of quotients whose remainders are exact; the greatest scale is its inverse."""
+"""The least scale whose quotients have exact remainders; the greatest is its inverse."""
 PADDING = 16
 """Elements after a packed constant that vectors may read."""
 
@@ -36,8 +36,8 @@ class ByteEpilogue:
 
     Args:
         epilogue: An epilogue that ``steps.is_supported`` accepts.
-        shape: Of the output.
-        axis: Of the output, along which vectors lie.
+        shape: Shape of the output.
+        axis: Axis of the output along which vectors lie.
         isa: Instruction set.
         first_constant: Number of the first free parameter ``w<k>``; those of ``parameters`` come after ``constants``.
 
@@ -46,7 +46,7 @@ class ByteEpilogue:
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output; without operands of one
             element.
         helpers: Declarations that are in no header of this folder.
-        result_stride: Of the output along ``axis``.
+        result_stride: Stride of the output along ``axis``.
         result: Name of the pointer to the output.
     """
 
@@ -304,7 +304,7 @@ class ByteEpilogue:
         return self.rounded(f"{real} / {self._float(rest[0], values)}", int(self._number(step, 4)), step.dtype)
 
     def _quantized(self, step: Step, values: Mapping[int, Value]) -> Value:
-        """NaN becomes 0, whatever the zero point."""
+        """Replaces NaN by 0, for any zero point."""
         x, scale, zero = (*step.inputs, None)[:3]
         assert x is not None and scale is not None
         real = self._float(x, values)
@@ -317,14 +317,14 @@ class ByteEpilogue:
         else:
             offset = f"{self.parameter('i', -_MAGIC)} + {self.clamped(values[zero]).text}"
         text = f"ROUND@({ratio}) + {offset}"
-        # The least number, which becomes 0 among unsigned bytes, stands for NaN where quotients are bounded.
+        # If quotients are bounded, NaN becomes the least number, which is 0 in unsigned bytes.
         if quick is None or step.dtype == ir.DataType.INT8:
             text = f"NUMBERS@({text}, {real if quick is not None else ratio})"
         return Value(self._name("vi", text), "i", step.dtype, limits(step.dtype))
 
     def _quotient(self, real: str, scale: int, dtype: ir.DataType, values: Mapping[int, Value]) -> str | None:
-        """A quotient by one number without a division, between bounds that rounding to bytes does not reach, and the
-        least one for NaN; None where it is not exact, or no faster.
+        """A quotient by one number, without a division, between bounds that rounding to bytes does not reach. NaN
+        becomes the least number. None if this is not exact or not faster.
         """
         if not (self.isa.x86 and self.isa.vectors):
             return None
@@ -344,7 +344,7 @@ class ByteEpilogue:
         return self._name("vf", f"any_quotient@({real}, {divisor}, {inverse}, {most}, {is_exact})")
 
     def _store_packed(self, group: Sequence[Vector], values: Sequence[Value]) -> None:
-        """Narrow four vectors at a time, which saturates, and store what is contiguous in one piece."""
+        """Narrows four vectors at a time, with saturation, and stores contiguous results in one piece."""
         kind = "UNSIGNED" if values[0].dtype == ir.DataType.UINT8 else "SIGNED"
         texts = [v.text for v in values] + [values[-1].text] * (4 - len(values))
         packed = f"PACK_{kind}@({', '.join(texts)})"

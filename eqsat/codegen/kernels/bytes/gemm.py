@@ -64,17 +64,17 @@ class IntegerGemm:
 
     @property
     def panels(self) -> int:
-        """Of weights, in each group."""
+        """Number of panels of weights in each group."""
         return -(-self.channels // PANEL)
 
     @property
     def tap_bytes(self) -> int:
-        """Of one tap's weights in a panel."""
+        """Bytes of one tap's weights in a panel."""
         return -(-self.run // 4) * 4 * PANEL
 
     @property
     def panel_bytes(self) -> int:
-        """Of a panel's weights."""
+        """Bytes of a panel's weights."""
         return math.prod(n for n, _ in self.taps) * self.tap_bytes
 
 
@@ -92,7 +92,7 @@ class GemmNest:
 
 
 WriteResult = Callable[[str, Callable[[str], str], ByteEpilogue], Value]
-"""(accumulator, pointer to an array by channel, epilogue) -> what the anchor computes."""
+"""Writes the result of the anchor, given the accumulator, pointers to arrays by channel, and the epilogue."""
 
 
 def write(
@@ -108,10 +108,10 @@ def write(
     """The kernel's body, with ``@`` for the name of the instruction set.
 
     Args:
-        problem: What is computed.
+        problem: The product to compute.
         epilogue: Of the task.
         result: Makes a vector of the anchor's result.
-        types: C type of what each pointer points at.
+        types: C type that each pointer points to.
         isa: Instruction set.
         prologue: Statements before everything.
         packing: Statements inside the outer loops.
@@ -129,7 +129,7 @@ class _Writer:
         rows, columns = self.pixels.rows, self.pixels.columns
         sums = problem.window_zeros is not None
         spare = 2 if sums else int(problem.signed)
-        # Of free sizes, the best one at typical sizes.
+        # For free sizes, the tile that is best at typical sizes.
         self.tile = choose(
             max(typical(rows.extent), 1),
             max(typical(columns.extent), 1),
@@ -168,7 +168,7 @@ class _Writer:
             if size > PANEL:
                 yield channels // size * size, PANEL, channels % size // PANEL, PANEL
             last = channels // PANEL * PANEL
-            # Within the last panel: whole vectors, and one of which some lanes are in use.
+            # Inside the last panel: full vectors, then one that is partly filled.
             if self.lanes < PANEL:
                 yield last, self.lanes, channels % PANEL // self.lanes, self.lanes
             rest = channels % self.lanes
@@ -269,5 +269,5 @@ class _Writer:
         return GemmNest(loops, pointers, pixels, weights, lanes, stores, unroll)
 
     def _weight(self, channel: int) -> int:
-        """Bytes from the first weight to those of a vector that begins with a channel."""
+        """Bytes from the first weight to those of the vector that begins at a channel."""
         return channel // PANEL * self.problem.panel_bytes + channel % PANEL * 4

@@ -38,24 +38,24 @@ OPERATORS = (
     OpKey(_MS, "MatMulIntegerToFloat"),
 )
 _RIGHT = {"QLinearMatMul": 3, "QGemm": 3, "MatMulInteger": 1, "MatMulIntegerToFloat": 1}
-"""Which input is the right matrix."""
+"""Number of the input that is the right matrix."""
 _ZEROS = {"QLinearMatMul": (2, 5), "QGemm": (2, 5), "MatMulInteger": (2, 3), "MatMulIntegerToFloat": (4, 5)}
-"""Which inputs are the zero points of both matrices."""
+"""Numbers of the inputs that are the zero points of both matrices."""
 _Number = np.ndarray | int
 """A constant, or the index of the input that holds it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductOperations:
-    """The operations beside the product itself.
+    """The operations around the product.
 
     Attributes:
-        transposed: Which of both matrices lie transposed.
-        a_zero: Zero point of the left matrix: a number, or which input holds it.
-        b_zero: That of the right matrix; if constant, possibly one per column.
+        transposed: Whether each matrix is stored transposed.
+        a_zero: Zero point of the left matrix: a number, or the index of its input.
+        b_zero: The same for the right matrix; a constant may have one per column.
         bias: int32 of the columns.
         scale: float32 of the columns from sums to the result; None where sums are the result.
-        scale_input: Which input holds one further factor.
+        scale_input: Index of the input with a further factor.
         addend: float32 of the columns, added to a result in floats.
         result_zero: Zero point of a result in bytes; None for floats.
     """
@@ -71,7 +71,7 @@ class ProductOperations:
 
 
 def _number(task: Task, index: int, columns: int = 1) -> _Number | None:
-    """A zero point or scale: constant (also one for each column), one that is computed, None if it is neither."""
+    """A zero point or scale: a constant (possibly one per column), or the index of its input; None if it is neither."""
     found = task.inputs[index] if index < len(task.inputs) else None
     if found is None:
         return np.zeros((), np.int8)
@@ -175,7 +175,7 @@ def _gemm(task: Task, a_zero: _Number, b_zero: _Number) -> ProductOperations | N
 
 
 def _known_numbers(task: Task, places: Sequence[int]) -> list[np.ndarray] | None:
-    """Constant scales and zero points, the second one possibly for each column; None if one of them is computed."""
+    """Constant scales and zero points, the second possibly one per column; None if one of them is computed."""
     columns = task.output.shape[-1]
     numbers = [_number(task, index, columns if k == 1 else 1) for k, index in enumerate(places)]
     known = [n for n in numbers if isinstance(n, np.ndarray)]

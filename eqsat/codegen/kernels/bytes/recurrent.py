@@ -92,7 +92,7 @@ class _Scratch:
         self.lines: list[str] = []
 
     def add(self, name: str, c: str, size: int) -> None:
-        """A piece of so many bytes."""
+        """Adds a piece of ``size`` bytes."""
         self.lines.append(f"{c} *const {name} = ({c} *)((unsigned char *)scratch + {self.size});")
         self.size += -(-size // _ALIGNED) * _ALIGNED
 
@@ -106,7 +106,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     if (b := task.constant(3)) is not None:
         biases = b.reshape(biases.shape)
     constants: list[np.ndarray] = []
-    # Lines that define what is of a direction, and the types of all that a product reads.
+    # Lines that define the variables of a direction, and the types of all pointers that a product reads.
     lines: list[str] = []
     types = {"levels": "uint8_t", "start": "int32_t", "factor": "float", "projected": "float", "sums": "float"}
 

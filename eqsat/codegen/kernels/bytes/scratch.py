@@ -14,7 +14,7 @@ class Scratch:
         self.types: dict[str, str] = {}
 
     def add(self, name: str, c: str, count: int, size: int) -> str:
-        """A piece of so many elements; returns its name."""
+        """Adds a piece of this many elements; returns its name."""
         self.lines.append(f"{c} *restrict {name} = ({c} *)((unsigned char *)scratch + {self.size});")
         self.types[name] = c
         self.size += -(-count * size // _ALIGNED) * _ALIGNED + _ALIGNED

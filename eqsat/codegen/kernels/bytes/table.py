@@ -1,8 +1,7 @@
 """Functions of one byte as tables: the 256 results of a chain are computed in advance.
 
-The numpy executor computes them, so that they equal its own results to the bit, whatever the chain does. On x86, 16
-entries at a time are looked up in registers; where a byte is none of them, it finds zeros, or bits that further entries
-take back.
+The numpy executor computes them, so that they equal its own results to the bit, whatever the chain does. On x86,
+registers look up 16 entries at a time; a byte outside of them gives zeros, or bits that later entries cancel.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
 
 
 def table_of(epilogue: Epilogue) -> np.ndarray | None:
-    """Results by the input's bits, None if the chain reads anything but one byte and numbers, or is cheap."""
+    """Results for each byte, as bits; None if the chain reads anything but one byte and numbers, or is cheap."""
     if epilogue.dtype not in BYTES or not epilogue.steps or epilogue.dtypes()[-1] not in BYTES:
         return None
     if all(step.operator.name in _CHEAP for step in epilogue.steps):

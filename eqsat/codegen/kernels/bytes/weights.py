@@ -26,7 +26,7 @@ class FoldedWeights:
     Attributes:
         weights: int8 ``[groups, channels, taps, run]``.
         bias: int64 ``[groups, channels]``, without the input's zero point.
-        sums: The amount that one unit of the input's zero point subtracts from the bias, int64 ``[groups, channels]``.
+        sums: Amount that one unit of the input's zero point subtracts from the bias, int64 ``[groups, channels]``.
         zeros: Factors of the sum of the input; None if it is not needed.
     """
 
@@ -36,7 +36,7 @@ class FoldedWeights:
     zeros: np.ndarray | None
 
     def joined(self) -> FoldedWeights:
-        """All channels as those of one group."""
+        """The weights with all channels in one group."""
         zeros = None if self.zeros is None else self.zeros.reshape(1, -1)
         weights = self.weights.reshape(1, -1, *self.weights.shape[2:])
         return FoldedWeights(weights, self.bias.reshape(1, -1), self.sums.reshape(1, -1), zeros)
@@ -58,8 +58,8 @@ def fold(weights: np.ndarray, zero: np.ndarray, bias: np.ndarray | None) -> Fold
 
     Args:
         weights: int8 or uint8 ``[groups, channels, taps, run]``.
-        zero: One, or one for each ``[groups, channels]``.
-        bias: ``[groups, channels]``, or None.
+        zero: One zero point, or one for each ``[groups, channels]``.
+        bias: Bias ``[groups, channels]``, or None.
     """
     wide = weights.astype(np.int16)
     groups, channels, taps, run = weights.shape

@@ -9,5 +9,5 @@ from eqsat.codegen.program import ELSEWHERE
 
 @loops("a backend", ELSEWHERE.name, domain=ELSEWHERE.domain, epilogue=False)
 def elsewhere(task: Task) -> GeneratedKernel:
-    """No statements: the program is not compiled without the backend."""
+    """No statements: without the backend the program does not compile."""
     return GeneratedKernel("", specialised=False)

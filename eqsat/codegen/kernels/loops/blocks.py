@@ -23,9 +23,9 @@ class Block:
 
     Attributes:
         shape: Bounds of the loops.
-        place: Index of the output for indices of the loops.
+        place: Maps indices of the loops to an index of the output.
         source: The operand; None if there is a value.
-        index: Index of the operand for indices of the loops.
+        index: Maps indices of the loops to an index of the operand.
         value: C expression of the value.
         output: Number of the output.
         order: Of the loops, outermost first.
@@ -45,10 +45,10 @@ class AxisRun:
     """Consecutive places of an axis of the output.
 
     Attributes:
-        start: The first.
-        count: How many.
+        start: The first place.
+        count: Number of places.
         source: Position of the first in the operand; None without a source.
-        step: From one place in the operand to the next.
+        step: Distance in the operand between neighbours.
     """
 
     start: int
@@ -91,7 +91,7 @@ def affine(i: str, step: int, start: int) -> str:
 
 
 def boxes(y: TemplateResult, source: TemplateTensor, axes: Sequence[Sequence[AxisRun]], fill: str = "0") -> list[Block]:
-    """A block for each combination of runs; if one of them has no source, the block has a value."""
+    """A block for each combination of runs; a combination with a run without source has a value."""
     made = []
     for combination in itertools.product(*axes):
         shape = tuple(r.count for r in combination)

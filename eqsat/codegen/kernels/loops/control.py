@@ -1,4 +1,4 @@
-"""What nodes of control flow want of their operands: that bodies can read them as rows, whatever a body does.
+"""The layout that nodes of control flow require of their operands: bodies can read them as rows.
 
 Their C is not a kernel but calls of kernels; :mod:`eqsat.codegen.control.c_text` writes it.
 """

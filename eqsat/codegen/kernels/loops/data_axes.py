@@ -1,7 +1,8 @@
-"""What axes, steps and widths from data mean for each axis of an operand, and the operators that take that at run time.
+"""Kernels for axes, steps and widths that data decides: they turn data into numbers for each axis, and use these
+numbers.
 
-:mod:`eqsat.codegen.data_axes` lowers to these. A number that does not fit is written as -1, which no size is, so that
-the program ends with its status.
+:mod:`eqsat.codegen.data_axes` lowers to these. A number that does not fit is written as -1, which is not a size, so
+that the program ends with an error status.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def axes(task: Task) -> GeneratedKernel:
 
 @loops("reductions over axes from data", *REDUCED, domain=FINDING, accepts=lambda task: accumulates(task))
 def reduce(task: Task) -> GeneratedKernel:
-    """As with known axes; each axis has one index among those that are kept or among those that are not."""
+    """A reduction as with known axes, except that one index of each axis runs either over kept or over reduced
+    positions.
+    """
     template = Template(task)
     y = template.result()
     sizes = task.constant(1)

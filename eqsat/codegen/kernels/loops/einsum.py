@@ -152,7 +152,7 @@ class _Writer:
         self._tensors = 0
 
     def written(self, terms: list[LabelledOperand], result: AxisLabels) -> list[ProgramNode]:
-        """All nodes, of which the last one makes the result."""
+        """All nodes; the last one computes the result."""
         y = self.node.output
         if len(terms) == 1:
             (term,) = terms
@@ -188,7 +188,7 @@ class _Writer:
         return self._length(both), pair
 
     def _both(self, left: LabelledOperand, right: LabelledOperand, kept: AxisLabels) -> ProgramOperand:
-        """The sum of products of two operands; that of constants is a constant."""
+        """The sum of products of two operands; a constant if both are constant."""
         (a, of_a), (b, of_b) = left, right
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             letters = dict(zip(dict.fromkeys((*of_a, *of_b)), ascii_letters, strict=False))
@@ -201,7 +201,7 @@ class _Writer:
         return y
 
     def _summed(self, term: LabelledOperand, kept: AxisLabels, y: ProgramTensor | None = None) -> LabelledOperand:
-        """An operand without the labels that nothing else has."""
+        """An operand summed over the labels that occur nowhere else."""
         x, labels = term
         axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
         if not axes:

@@ -30,7 +30,7 @@ _POWERS: dict[float, list[tuple[OpKey, tuple[int, ...]]]] = {
     2.0: [(_MULTIPLY, (0, 0))],
     3.0: [(_MULTIPLY, (0, 0)), (_MULTIPLY, (1, 0))],
 }
-"""Steps that stand for a constant exponent; 0 is the base, 1 the result of the first step."""
+"""Steps that replace a constant exponent; value 0 is the base, value 1 the result of the first step."""
 
 
 def _wants(task: Task) -> Wants:
@@ -70,7 +70,7 @@ def _flat(operand: _Operand, strides: Shape, groups: list[list[int]], shape: Sha
 
 
 def flattened(task: Task) -> Task:
-    """The same chain with as few axes as its operands allow, in the order of the output's memory."""
+    """The chain with as few axes as its operands allow, in the order of the output's memory."""
     y = task.output
     anchor = task.inputs[0]
     assert anchor is not None

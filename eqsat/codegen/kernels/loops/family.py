@@ -1,8 +1,8 @@
 """What the families of plain loops have in common: they support any strides, any epilogue, and all element types.
 
 They are the last resort for each operator, used when no faster family accepts the task: complete rather than fast, with
-the innermost loop along memory where the operator allows it. They compute the same as the numpy kernels whose names
-they have. Sums of float32 are kept in double, so that the order of summation does not matter.
+the innermost loop along memory where the operator allows it. They compute the same as the numpy kernels of the same
+name. Sums of float32 are kept in double, so that the order of summation does not matter.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def loops(
     epilogue: bool = True,
     faster: Callable[[Task, Isa], GeneratedKernel | None] | None = None,
 ) -> Callable[[Callable[[Task], GeneratedKernel]], Callable[[Task], GeneratedKernel]]:
-    """Register the decorated generator as the loops of operators.
+    """Registers the decorated generator as the loops of operators.
 
     Args:
-        name: Of the family, for reports.
-        operators: What it computes.
+        name: Name of the family, for reports.
+        operators: Names of the operators that it computes.
         domain: Their domain.
         accepts: Whether it can do a task whose element types and epilogue C can write.
         wants: Its wants for the views.

@@ -1,4 +1,5 @@
-"""What data decides the size of: as many results as there can be, and how many there are.
+"""Operators with as many results as data decides: kernels write the results into room for the most possible, and their
+number.
 
 Mirrors ``non_zero`` and ``Unique`` of ``eqsat/ops/families/gathering.py``, ``NonMaxSuppression`` of ``vision.py``. The
 program reads the counts (:mod:`eqsat.codegen.found_sizes`) and views the first results.

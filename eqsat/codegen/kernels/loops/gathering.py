@@ -46,7 +46,7 @@ def gather(task: Task) -> GeneratedKernel:
 
 
 def _by_element(x: TemplateTensor, where: TemplateTensor, axis: int) -> dict[str, Any]:
-    """For the templates: an index for each element, whose position in the other axes is that of the index."""
+    """Template values for an index for each element; in the other axes, element and index have the same position."""
     return {
         "depth": 1,
         "sizes": [largest(x.shape[axis], 1)],
@@ -83,7 +83,7 @@ def gather_nd(task: Task) -> GeneratedKernel:
 
 
 def _combination(reduction: str, dtype: ir.DataType, c: str) -> str | None:
-    """How an update changes the old element; None where it replaces it."""
+    """How an update changes the old element; None if it replaces it."""
     if reduction == "none":
         return None
     if reduction in ("add", "mul"):
@@ -124,7 +124,7 @@ def scatter_nd(task: Task) -> GeneratedKernel:
 
 @loops("one-hot loops", "OneHot", accepts=lambda task: are(task, FLOATS | INTEGERS, 0))
 def one_hot(task: Task) -> GeneratedKernel:
-    """One value where the class is the index, another elsewhere."""
+    """One value where the index is the class, another elsewhere."""
     template = Template(task)
     y = template.result()
     axis = task.attributes["axis"] % y.rank
@@ -141,7 +141,7 @@ def one_hot(task: Task) -> GeneratedKernel:
 
 @loops("compressing loops", "Compress", accepts=lambda task: task.constant(1) is not None)
 def compress(task: Task) -> GeneratedKernel:
-    """The slices, or elements, for which a constant condition holds."""
+    """The slices or elements where a constant condition is true."""
     template = Template(task)
     x = template.operand(0)
     y = template.result()
@@ -174,7 +174,7 @@ def reverse_sequence(task: Task) -> GeneratedKernel:
 
 @loops("unpooling loops", "MaxUnpool", epilogue=False)
 def max_unpool(task: Task) -> GeneratedKernel:
-    """Each value where its index says, zeros elsewhere."""
+    """Each value at the position that its index gives, zeros elsewhere."""
     template = Template(task)
     x = template.operand(0)
     rank = x.rank - 2

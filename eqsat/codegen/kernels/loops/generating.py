@@ -20,7 +20,7 @@ def _known(template: Template, value: np.ndarray) -> GeneratedKernel:
 
 @loops("shapes", "Shape")
 def shape(task: Task) -> GeneratedKernel:
-    """The shape, or a slice of it."""
+    """The shape of the operand, or a slice of it."""
     dims = shape_of(task, 0)[task.attributes.get("start", 0) : task.attributes.get("end")]
     return _known(Template(task), np.array(dims, np.int64))
 

@@ -81,7 +81,7 @@ def matmul_integer_to_float(task: Task) -> GeneratedKernel:
     accepts=lambda task: are(task, FLOATS, 0) and are(task, BYTES, 1),
 )
 def dynamic_quantize_matmul(task: Task) -> GeneratedKernel:
-    """As above, with the left operand quantized by its own range."""
+    """The product of integers whose left operand is quantized by its own range."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     p = stacked(left, right, y)

@@ -1,6 +1,6 @@
 """Determinants and inverses of square matrices, by elimination with pivots; mirrors ``eqsat/ops/families/matmul.py``.
 
-Elimination runs in double whatever the element type is. Of a singular matrix the inverse has elements that are not
+Elimination runs in double whatever the element type is. The inverse of a singular matrix has elements that are not
 finite, as in ONNX Runtime; the numpy executor refuses it.
 """
 
@@ -37,5 +37,5 @@ def determinant(task: Task) -> GeneratedKernel:
 
 @loops("elimination loops", "Inverse", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS))
 def inverse(task: Task) -> GeneratedKernel:
-    """What takes each matrix to the identity."""
+    """The inverse of each matrix."""
     return _eliminated(task, inverts=True)

@@ -62,7 +62,7 @@ def _arranged(x: TemplateTensor, transpose: bool, batch: bool) -> TemplateTensor
 
 
 def _gemm(task: Task, activation: str = "", isa: Isa | None = None) -> GeneratedKernel | None:
-    """The kernel; with an instruction set that of doubles, None where there is none."""
+    """The loops, or with an instruction set the kernel with vectors of doubles; None if there is none."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     attributes = task.attributes

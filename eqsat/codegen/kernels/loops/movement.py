@@ -34,7 +34,7 @@ def reshape(task: Task) -> GeneratedKernel:
 
 @loops("bit casts", "BitCast", epilogue=False)
 def bit_cast(task: Task) -> GeneratedKernel:
-    """The same bits as another type of the same size."""
+    """The same bits as elements of another type of the same size."""
     return Template(task).fill("loops/bit_cast.c.jinja")
 
 
@@ -142,7 +142,7 @@ def _piece(y: TemplateResult, x: TemplateTensor, axis: int, at: int) -> Block:
 
 
 def _pad_places(task: Task) -> list[list[AxisRun]] | None:
-    """For each axis the sources of its places; None unless the widths are constants."""
+    """For each axis the sources of its places; None if the widths are not constant."""
     widths = ints(task.constant(1))
     axes = ints(task.constant(3)) if task.has(3) else tuple(range(len(shape_of(task, 0))))
     if widths is None or axes is None:

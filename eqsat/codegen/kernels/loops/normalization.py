@@ -51,12 +51,12 @@ def _standardized(
 
     Args:
         template: The writer of the kernel.
-        shape: Of the elements.
-        axes: Along which statistics are taken.
+        shape: Shape of the elements.
+        axes: Axes along which statistics are taken.
         element: An element from its index.
         scaled: The result from the standardized value and the element's index.
         dtype: Element type of the data.
-        place: Index of the result from that of the element; the same by default.
+        place: Maps the index of an element to that of its result; the same by default.
         centred: Whether the mean is subtracted.
         divided: Whether the last step is a division by the deviation and not a product with its inverse.
         rounds: Whether half precision is rounded before the scale.

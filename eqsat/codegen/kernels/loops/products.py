@@ -23,7 +23,7 @@ from eqsat.schema.size_questions import any_free, is_free
 WIDTH = 64
 """Columns whose sums are kept at a time."""
 _FEW_ROWS = 4
-"""Rows below which a panel of the right operand would be read too few times."""
+"""With fewer rows, a panel of the right operand would be read too rarely to pay for packing it."""
 Finish = Callable[[Sequence[str], str, str], str]
 
 
@@ -127,7 +127,7 @@ def product(
 
 
 def product_of_doubles(template: Template, p: Product, finish: Finish, isa: Isa) -> GeneratedKernel | None:
-    """The same for float64 in vectors; None where there are few rows, or free sizes.
+    """The product of float64 in vectors; None if there are few rows or free sizes.
 
     Args:
         template: The writer of the kernel.

@@ -1,6 +1,6 @@
 """Quantization by axis and by block, softmax of integers; mirrors ``quantization.py`` and ``qlinear.py`` of ``ops``.
 
-Where scales and zero points broadcast as they are, quantization is an elementwise step instead.
+If scales and zero points broadcast without reshaping, quantization is an elementwise step instead.
 """
 
 from __future__ import annotations

@@ -74,11 +74,11 @@ _TOTALS = 32
 _TOGETHER = 256
 """Adjacent elements of a result whose accumulators stay in the first cache."""
 _CONVERTED = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
-"""Of integers these are computed in double and converted at the end."""
+"""For integers these are computed in double and converted at the end."""
 
 
 def reduced_axes(task: Task) -> tuple[int, ...] | None:
-    """The axes, none negative; None unless they are constant."""
+    """The axes, none negative; None if they are not constant."""
     rank = len(shape_of(task, 0))
     given = ints(task.constant(1)) if task.has(1) else task.attributes.get("axes")
     if task.has(1) and given is None:
@@ -94,7 +94,7 @@ def accumulates(task: Task) -> bool:
 
 
 def _joint(name: str) -> str:
-    """The accumulator of two parts, of which the second is ``value``."""
+    """The combination of two partial results; the second one is ``value``."""
     return _REAL[name].step if name in ("ReduceMax", "ReduceMin", "ReduceProd") else "total + value"
 
 
@@ -163,7 +163,7 @@ def accumulated(
     Args:
         template: Of the task.
         kept, reduced: Bounds of the loops over results, and over the elements of each.
-        at: Index of an element from the indices of both.
+        at: Maps the indices of both to that of an element.
         place: Index of a result.
         innermost: Reduced axis of adjacent floats, of which compilers make vectors if there are several accumulators.
         beside: Kept axis of adjacent elements, each of which has an accumulator.

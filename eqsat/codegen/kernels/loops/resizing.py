@@ -68,16 +68,16 @@ class Computed:
 
 @dataclass(frozen=True)
 class FreeAxis:
-    """An axis that is resized by what the program knows only when it runs.
+    """An axis whose size or scale is known only at run time.
 
     Attributes:
-        axis: Which one.
+        axis: Number of the axis.
         length, size: Of the input and of the output.
         scale: C of the scale, a double.
         region: C of the part that ``tf_crop_and_resize`` takes.
         reach: Taps on each side of a position: a number, or C if the scale decides it.
-        most: Elements that a table of taps has at most.
-        offset: Of its tables in the working memory.
+        most: Upper bound of the elements of a table of taps.
+        offset: Place of its tables in the working memory.
     """
 
     axis: int
@@ -91,7 +91,7 @@ class FreeAxis:
 
 
 def plan_of(task: Task) -> ResizePlan | None:
-    """The axes in the order in which they are resized; None unless sizes and scales are known in advance."""
+    """The axes in the order in which they are resized; None if sizes or scales are not known in advance."""
     if is_free(task):
         return None
     return resize_plan(task.attributes, shape_of(task, 0), *(task.constant(k) for k in (1, 2, 3)))
@@ -119,7 +119,7 @@ def free_axes(task: Task, template: Template) -> list[FreeAxis]:
         region = ("0.0", "1.0") if roi is None else (roi.load(str(k)), roi.load(str(k + len(chosen))))
         reach = _reach(attrs, factor)
         rows, side = greatest(after[a]), 2 if attrs["mode"] == "cubic" else 1
-        # Where the scale decides how many taps there are, there are the more the fewer outputs there are.
+        # If the scale decides the number of taps, it grows as the number of outputs falls.
         most = 2 * reach * rows if isinstance(reach, int) else 4 * side * (greatest(before[a]) + rows)
         found.append(FreeAxis(a, before[a], after[a], factor, region, reach, most, offset))
         offset += -(-(most * (4 + 8) + rows) // 8) * 8

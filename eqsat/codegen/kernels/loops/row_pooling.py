@@ -31,7 +31,7 @@ _LONGEST = 1 << 15
 _TOGETHER = 1 << 14
 """Bytes of joined rows that are written before the first of them is read."""
 _ELEMENTS, _ROWS = 32, 27
-"""Of a window in a row, and rows of a window, that are unrolled."""
+"""Numbers of elements of a window in a row, and of rows of a window, up to which loops are unrolled."""
 
 
 def _windows(task: Task) -> Windows:
@@ -100,7 +100,7 @@ def _generate(task: Task) -> GeneratedKernel:
 
 
 def _least(dtype: ir.DataType) -> float:
-    """What every element is at least."""
+    """The least value of an element type."""
     return -math.inf if dtype in FLOATS else int(limits(dtype)[0])
 
 

@@ -69,7 +69,7 @@ _ALONG, _ACROSS = 1024, 4
 
 
 def _together(y: TemplateResult, axis: int) -> tuple[int | None, int]:
-    """The axis whose lines are summed together, None if there is one line, and how many at once."""
+    """The axis whose lines are summed together (None if there is one line), and the number of lines at once."""
     order = [a for a in y.order if y.shape[a] != 1 or a == axis]
     others = [a for a in order if a != axis]
     if not others:

@@ -1,7 +1,7 @@
 """Trees as small tables for generated C: nodes in one list, and each table in the smallest type that holds it.
 
-The child where the comparison fails stands after its node, the other one is as many nodes away as the node says. A
-leaf says 0. Trees stand one after the other, so that the distances are short. Leaves that say the same share it.
+The child for a false comparison follows its node; the distance to the other child is stored in the node, 0 in a leaf.
+Trees follow one another, so that distances are short. Leaves with equal entries share these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 from eqsat.ops.ensemble import Ensemble
 
 MOST_COPIES = 4
-"""Nodes that several others lead to may have to be repeated; more than so many times all nodes are too many."""
+"""A node with several parents may have to be repeated; a table with more than this many copies per node is too
+large.
+"""
 
 
 class TooMany(Exception):
@@ -27,13 +29,13 @@ class EnsembleTables:
 
     Attributes:
         root: First node of each tree.
-        jump: Distance to the child where the comparison holds; 0 for a leaf.
-        feature: What a node compares; of a leaf, the only target it names, or the number of its entries.
-        threshold: What it is compared with; of a leaf, the weight of the only target it names.
-        mode: The comparison, None where all nodes have ``modes[0]``.
+        jump: Distance to the child for a true comparison; 0 for a leaf.
+        feature: Feature that a node compares; for a leaf, its only target, or the number of its list of entries.
+        threshold: Number that the feature is compared with; for a leaf, the weight of its only target.
+        mode: The comparison; None if all nodes have ``modes[0]``.
         modes: The comparisons that there are, by their numbers in :data:`eqsat.ops.ensemble.COMPARISONS`.
-        missing: Whether NaN holds; None where it does nowhere.
-        first: Where the entries of each number begin; None where each leaf names one target.
+        missing: Whether the comparison is true for NaN; None if it is for no node.
+        first: Where each list of entries begins; None if each leaf has one target.
         target, weight: The entries.
     """
 
@@ -50,7 +52,7 @@ class EnsembleTables:
 
 
 def small(array: np.ndarray) -> np.ndarray:
-    """Numbers from 0 on in the smallest type that holds them."""
+    """The numbers in the smallest type that holds them, none of them negative."""
     return array.astype(np.min_scalar_type(int(array.max(initial=0))))
 
 

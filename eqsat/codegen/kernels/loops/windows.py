@@ -16,7 +16,7 @@ from eqsat.schema.size_questions import any_free
 
 
 def _window(task: Task, axes: int) -> dict[str, Any]:
-    """Strides, dilations and padding; what is not given is the default."""
+    """Strides, dilations and padding, with defaults for those that are not given."""
     given = {name: task.attributes.get(name) for name in ("strides", "dilations", "pads")}
     ones, zeros = (1,) * axes, (0,) * (2 * axes)
     return {

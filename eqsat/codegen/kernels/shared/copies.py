@@ -1,6 +1,6 @@
 """Copies of tensors of any element type in which another axis becomes the innermost one, or none does.
 
-Bits are moved, whatever they mean. A copy that transposes moves squares, whose side is a vector of 16 bytes.
+Bits are moved unchanged. A copy that transposes moves squares, whose side is a vector of 16 bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import Shape
 
 _LINE, _WAY = 64, 2048
-"""Bytes of a line of the cache, and of what holds half of the lines that differ in their place."""
+"""Bytes of a cache line; distance of addresses that compete for the same sets of half the cache."""
 _FEWEST = 64
 """Bytes of rows from which on they are copied as a whole."""
 

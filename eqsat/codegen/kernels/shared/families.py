@@ -16,9 +16,9 @@ from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
 _KNOWING: dict[tuple[OpKey, str], Family] = {}
-"""By operator and name, the families as they are where sizes are numbers."""
+"""Families for tasks whose sizes are all numbers, by operator and name."""
 _Key = tuple[str, OpKey, tuple[int, ...]]
-"""A family, and what it computes: the operator and the shape of the result."""
+"""A family, the operator that it computes, and the shape of the result."""
 _DECLINED: ContextVar[frozenset[_Key]] = ContextVar("_DECLINED", default=frozenset())
 _ARRAY = re.compile(
     r"(?:^|[;{}]) *(?!return\b)(?:\w+[ *]+)+\w+((\[[^][]*\])*\[[^][]*\bdim_[^][]*\])+(\[[^][]*\])* *[;={]", re.MULTILINE
@@ -30,7 +30,7 @@ class Declined(Exception):
     """A family cannot write a kernel for free sizes at the places that its operands got.
 
     Attributes:
-        key: What it declined.
+        key: The family and task that were declined.
     """
 
     def __init__(self, key: _Key) -> None:
@@ -40,7 +40,7 @@ class Declined(Exception):
 
 @contextmanager
 def without(declined: frozenset[_Key]) -> Iterator[None]:
-    """Does not ask families for what they declined."""
+    """Does not ask families for tasks that they declined."""
     token = _DECLINED.set(declined)
     try:
         yield
@@ -96,7 +96,7 @@ def _for_free_sizes(family: Family) -> Family:
 
 
 def undecided(task: Task) -> str:
-    """What the families of an operator would have to know about free sizes; empty where these are not the reason."""
+    """What the families of an operator would have to know about free sizes; empty if free sizes are not the reason."""
     if not _is_free(task):
         return ""
     for family in families(task.operator)[::-1]:

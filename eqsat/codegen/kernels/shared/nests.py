@@ -1,4 +1,4 @@
-"""Loop nests around tiles of pixels: what the kernels of floats and those of bytes plan in the same way."""
+"""Loop nests around tiles of pixels, planned in the same way for kernels of floats and of bytes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def loops_over(letter: str, axes: Iterable[Axis]) -> list[NestLoop]:
 
 
 def moves_of(name: str, loops: Iterable[NestLoop]) -> str:
-    """What the variables of loops add to a pointer."""
+    """The offset that the variables of loops add to a pointer."""
     return "".join(f" + {loop.name} * {loop.strides[name]}" for loop in loops if loop.strides.get(name))
 
 
 def collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The same loops, joined where every tensor walks on from one to the next; without those of one iteration."""
+    """The same loops without those of one iteration; loops over adjacent memory in every tensor are joined."""
     done: list[Axis] = []
     for axis in axes:
         if axis.extent == 1:

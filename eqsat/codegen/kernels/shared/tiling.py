@@ -109,15 +109,15 @@ def cheapest(
     collides: Callable[[int, int], bool],
     time: Callable[[Tile], float],
 ) -> Tile | None:
-    """The possible tile with the least time, the first of equals; None if none is possible.
+    """The possible tile with the least time, the first of equal ones; None if none is possible.
 
     Args:
         rows: Outer axis of the output's pixels.
         columns: Inner axis.
         widths: Vectors of output channels that a tile may have.
-        fits: Whether so many pixels and vectors have registers.
-        collides: Whether the pixels of so many rows and columns displace each other in the cache.
-        time: Of all pixels and channels in such tiles, in any unit.
+        fits: Whether a number of pixels and of vectors fit into registers.
+        collides: Whether the pixels of a number of rows and columns displace each other in the cache.
+        time: Time of all pixels and channels in such tiles, in any unit.
     """
     best: tuple[float, Tile] | None = None
     for v in widths:
@@ -144,8 +144,8 @@ def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa:
 
 
 def split(extent: int, size: int) -> list[tuple[int, int, int]]:
-    """(start, size, count) of the whole parts of an axis, and of what remains: of a free size, parts of half the size,
-    then of half of that, and so on.
+    """(start, size, count) of the whole parts of an axis and of its rest; for a free size the rest is cut into parts of
+    half the size, then of a quarter, and so on.
     """
     if is_free(extent):
         found: list[tuple[int, int, int]] = []
