@@ -136,7 +136,7 @@ class DataSizes:
         if name == "OneHot":
             return [said[dict(plain(call.attrs))["axis"] % len(said)]] * count
         if name in ("ConstantOfShape", "Expand", "Tile") and count <= len(said):
-            # Where a size may be 0, the other dimensions are unbounded: the result is empty anyway.
+            # An axis that may be empty can be repeated any number of times.
             least = [bounds(n)[0] for n in x.shape] if name == "Tile" else [1] * len(said)
             says = [max(n, 1) if low > 0 else LARGEST for n, low in zip(said, least, strict=name == "Tile")]
             return says[len(says) - count :]

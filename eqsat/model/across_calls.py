@@ -1,6 +1,6 @@
-"""What makes and reads a value of a model, also on another side of calls of functions.
+"""Finds the producer and the readers of a value, also across calls of functions.
 
-ONNX Runtime inlines functions before it optimizes, so what it does to two nodes may span several of them.
+ONNX Runtime inlines functions before it optimizes, so what it fuses may belong to several functions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AcrossCalls:
         self._result = {v: (f.identifier(), k) for f in model.functions.values() for k, v in enumerate(f.outputs)}
 
     def given(self, value: ir.Value) -> list[Use] | None:
-        """Where the callers of a function give the value of an operand of it; None for other values."""
+        """The values that the callers of a function pass for an operand; None for values that are not operands."""
         if value not in self._formal:
             return None
         function, index = self._formal[value]

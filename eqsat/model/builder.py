@@ -1,4 +1,4 @@
-"""Graphs by hand: inputs, operators as Python functions, and the graph of what they compute.
+"""Builds graphs by hand: inputs, operators as Python functions, and the graph of their results.
 
 x = eqsat.input("x", ("N", 3, 32, 32))
 y = eqsat.op.Relu(eqsat.op.Conv(x, w, pads=[1, 1, 1, 1]))
@@ -116,7 +116,7 @@ class Operators:
         call.__doc__ = f"Operator {key}."
         if opset.find_schema(key) is not None:
             found, call.__doc__ = _interface(key)
-            # What `help` and notebooks show.
+            # Shown by `help` and notebooks.
             call.__dict__["__signature__"] = found
         return call
 
@@ -126,7 +126,7 @@ class OnnxOperators(DefaultOperators, Operators):
 
 
 op = OnnxOperators()
-"""The operators of the default ONNX domain, and those of eqsat that it lacks, as functions; see :class:`Operators`."""
+"""The operators of the default ONNX domain, and eqsat's own operators, as functions; see :class:`Operators`."""
 
 
 def graph(

@@ -1,6 +1,6 @@
 """The operators of ONNX's default domain as methods, for editors and type checkers.
 
-The methods stand in ``default_operators.pyi``, which ``python -m tests.model.operator_stubs`` generates.
+The methods are in ``default_operators.pyi``, which ``python -m tests.model.operator_stubs`` generates.
 """
 
 from __future__ import annotations

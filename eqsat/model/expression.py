@@ -24,7 +24,7 @@ class PendingNode:
     """One node under construction.
 
     Attributes:
-        order: When it was made, relative to the others.
+        order: Its number in the order of creation.
         name: The node's name as the caller gives it, or None.
         branches: Its subgraphs, by attribute name.
     """

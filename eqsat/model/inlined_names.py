@@ -1,7 +1,7 @@
-"""Names of nodes that come out of functions when these are inlined.
+"""Names of nodes after functions are inlined.
 
-A node that computes the result of a function gets the name of the call. The call of a composite also says which nodes
-of the input those of its function are. Other nodes keep the names that the function gives them, with numbers where
+A node that computes the result of a function gets the name of the call. The call of a composite also records the nodes
+of the input that its function replaces. Other nodes keep the names that the function gives them, with numbers where
 these would clash.
 """
 
@@ -18,7 +18,7 @@ from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import NODES, REGION
 
 _PLACE = "eqsat.place"
-"""Key of a node's ``meta``: which node of its function it is, and the name that it has there."""
+"""Key of a node's ``meta``: its number in its function, and its name there."""
 
 
 def prepare_names(model: ir.Model) -> None:
@@ -37,7 +37,7 @@ def _inside(function: ir.Function, call: ir.Node) -> list[str]:
     known = dict(enumerate(_names(call.metadata_props.get(NODES))))
     names = [known.get(place, "") for place in range(len(function))]
     last = function.outputs[0].producer() if function.outputs else None
-    while last is not None and op_key(last) in ANNOTATIONS:  # which are not work: the call's name is that of the work
+    while last is not None and op_key(last) in ANNOTATIONS:  # which are not work: the work gets the name of the call
         last = None if last.inputs[0] is None else last.inputs[0].producer()
     if last is not None:
         names[last.meta[_PLACE][0]] = names[last.meta[_PLACE][0]] or call.name or ""
@@ -47,8 +47,8 @@ def _inside(function: ir.Function, call: ir.Node) -> list[str]:
 def name_inlined(graph: ir.Graph) -> None:
     """Names the nodes that have been inlined, and removes the marks; no name is given twice.
 
-    What calls say comes before what functions say: else the name of a call could be one that its function happens to
-    use, and would change each time that the model is saved and loaded.
+    Names from calls come before names from functions. Otherwise the name of a call could clash with one inside its
+    function, and would change each time that the model is saved and loaded.
     """
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
     places = [node.meta.pop(_PLACE, None) for node in nodes]

@@ -14,7 +14,7 @@ from onnx_ir.passes.common import InlinePass
 from eqsat.model.unused_names import unused
 
 MOST_CALLS = 64
-"""Of one copy of a function."""
+"""Calls of one copy of a function."""
 
 
 def inline_calls(model: ir.Model, criteria: Callable[[ir.Function], bool] | None = None) -> None:
@@ -30,7 +30,9 @@ def inline_calls(model: ir.Model, criteria: Callable[[ir.Function], bool] | None
 
 
 def _spread(model: ir.Model, goes: Callable[[ir.Function], bool]) -> None:
-    """Copies functions that are inlined so that none is instantiated much more often than that, callers first."""
+    """Copies functions that are inlined so that none is instantiated much more often than ``MOST_CALLS``, callers
+    first.
+    """
     calls: dict[ir.OperatorIdentifier, list[tuple[ir.Node, int]]] = {}
     waiting = dict.fromkeys(model.functions, 0)
     for function in model.functions.values():

@@ -1,4 +1,4 @@
-"""Keeps ONNX Runtime from rounding weights to 8 bits that the input of an optimization has in more.
+"""Keeps ONNX Runtime from rounding weights to 8 bits that the input model has in a higher precision.
 
 ONNX Runtime 1.31 quantizes float weights of a convolution or Gemm between a DequantizeLinear and a QuantizeLinear: to
 int8, with one scale for the whole tensor. Weights that were folded, from 4 bits or with a scale per channel, would get
@@ -32,11 +32,13 @@ _ABSORBED = {
     "ConvTranspose": frozenset({"BatchNormalization"}),
     "MatMul": frozenset({"Add", "BatchNormalization"}),
 }
-"""What ONNX Runtime first makes a part of them, if its other operands are constants and follow."""
+"""Operators that ONNX Runtime first fuses into the product before them, if their other operands are constants."""
 _MADE_GEMM = "MatMul"
-"""Rounded only with what it absorbs, in either order of operands: ONNX Runtime makes both a Gemm."""
+"""ONNX Runtime makes it a Gemm if it fuses a following operator, in either order of operands; only the Gemm is
+rounded.
+"""
 _PASSED = frozenset({"Clip", "MaxPool", "Relu"})
-"""Operators past which ONNX Runtime moves quantization, or which it takes for part of it, besides those that move."""
+"""Besides operators that move elements: those past which ONNX Runtime moves quantization, or which it fuses with it."""
 
 
 def mark_floats(model: ir.Model) -> None:
@@ -59,7 +61,9 @@ def may_be_rounded(model: ir.Model) -> set[ir.TensorProtocol]:
 
 
 def with_floats_kept(model: ir.Model) -> ir.Model:
-    """The model with such a Max for each weight that is marked; the model itself, not changed, if there is none."""
+    """The model with a Max of one operand for each marked weight; the model itself if there is none. It is not
+    changed.
+    """
     found = _Products(model)
     if not found.is_quantized or not any(found.kept_apart()):
         return model
@@ -71,7 +75,7 @@ def with_floats_kept(model: ir.Model) -> ir.Model:
 
 
 class _Products:
-    """The products of a model, and what is around them."""
+    """The products of a model and the operators around them."""
 
     def __init__(self, model: ir.Model) -> None:
         self.across = AcrossCalls(model)
@@ -122,7 +126,7 @@ class _Products:
             value = node.inputs[0] if _is_passed(node) else None
 
     def _results(self, node: ir.Node) -> list[ir.Value]:
-        """What a product is the result of as it is written, and with what ONNX Runtime makes a part of it."""
+        """The result of a product, and the results of the operators that ONNX Runtime fuses into it."""
         absorbed = _ABSORBED.get(node.op_type, frozenset())
         is_made_gemm = node.op_type == _MADE_GEMM
         found = [node.outputs[0]]
@@ -148,7 +152,7 @@ class _Products:
 
 
 def _is(node: ir.Node | None, name: str) -> bool:
-    """Whether it is this operator; that of ONNX Runtime's domain quantizes in the same way."""
+    """Whether a node is this operator; the one of ONNX Runtime's domain quantizes in the same way."""
     return node is not None and node.op_type == name and node.domain in ("", MICROSOFT)
 
 

@@ -37,7 +37,7 @@ from eqsat.schema import opset
 from eqsat.schema.versions import SOURCE_OPSET, opset_of_ir_version
 
 GivenModel = ModelSource
-"""What a model can be loaded from."""
+"""The kinds of sources that a model can be loaded from."""
 
 
 def load(
@@ -124,7 +124,7 @@ def finish(
 
 
 def _type_operands(model: ir.Model, proto: onnx.ModelProto) -> None:
-    """Gives the inputs of functions the types that the file states; onnx_ir reads those of the other values only."""
+    """Gives inputs of functions the types from the file; onnx_ir only reads the types of other values."""
     for function, written in zip(model.functions.values(), proto.functions, strict=True):
         stated = {info.name: info.type for info in written.value_info}
         for value in function.inputs:

@@ -2,26 +2,17 @@
 
 What is counted, always from static shapes:
 
-========================================  =====================================================================
-operators                                 MACs
-========================================  =====================================================================
-convolutions                              output elements x (input channels / group) x kernel; positions in the
-                                          padding count as well, as kernels compute or skip them alike
-transposed convolution                    input elements x (output channels / group) x kernel
-matrix products, einsum                   product of all index ranges; einsum of more than two operands is taken
-                                          from left to right
-recurrent networks                        matrix products of all gates, steps and directions
-attention                                 both matrix products, one for each score (softmax)
-pooling                                   output elements x kernel; global pooling: input elements
-local response normalisation              elements x window
-interpolation (Resize, GridSample, ...)   output elements x taps; nearest neighbour moves data: 0
-reductions, arg-reductions, scans, sort   input elements
-normalisations, softmax, losses           input elements
-elementwise                               output elements; n operands count n - 1 times
-data movement                             0
-functions of ours                         the sum over their bodies
-everything else                           output elements
-========================================  =====================================================================
+======================================== ===================================================================== operators
+MACs ======================================== =====================================================================
+convolutions output elements x (input channels / group) x kernel; positions in the padding count as well transposed
+convolution input elements x (output channels / group) x kernel matrix products, einsum product of all index ranges;
+einsum of more than two operands is taken from left to right recurrent networks matrix products of all gates, steps and
+directions attention both matrix products, one for each score (softmax) pooling output elements x kernel; global
+pooling: input elements local response normalisation elements x window interpolation (Resize, GridSample, ...) output
+elements x taps; nearest neighbour moves data: 0 reductions, arg-reductions, scans, sort input elements normalisations,
+softmax, losses input elements elementwise output elements; n operands count n - 1 times data movement 0 functions of
+ours the sum over their bodies everything else output elements ========================================
+=====================================================================
 
 A bias, an activation or a zero point inside one of the products is free, as in the MAC counts of the literature. The
 declarations of operators assign them to these kinds; :mod:`eqsat.ops.counters` counts each kind.

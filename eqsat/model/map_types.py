@@ -1,7 +1,7 @@
 """Maps as inputs and outputs of models, such as the list of probabilities by label with which scikit-learn's end.
 
 onnx_ir has no type for maps. In memory a map has the type of an optional tensor of its values, and a sequence of maps
-that of a sequence of such tensors; the denotation says what it is, and files have the real type again. To the search
+the type of a sequence of such tensors; the denotation marks them, and files have the real type again. To the search
 both are opaque.
 """
 
@@ -14,11 +14,11 @@ import onnx_ir as ir
 from onnx import TensorProto, TypeProto
 
 _MARK = "eqsat.map."
-"""What the denotation begins with; the name of the type of the keys follows."""
+"""The beginning of the denotation; the name of the type of the keys follows."""
 
 
 def hide_maps(proto: onnx.ModelProto) -> None:
-    """Replaces the types of maps by those that stand for them, in place."""
+    """Replaces the types of maps by their substitutes, in place."""
     for value in _values(proto):
         kind = value.type
         if kind.HasField("map_type"):
@@ -40,7 +40,7 @@ def show_maps(proto: onnx.ModelProto) -> None:
 
 
 def has_maps(model: ir.Model) -> bool:
-    """Whether an input, an output or another value of the model has a type that stands for that of maps."""
+    """Whether a value of the model has the substitute type of a map."""
     graphs = [model.graph, *model.graph.subgraphs()]
     values = (v for g in graphs for v in (*g.inputs, *g.outputs, *(o for node in g for o in node.outputs)))
     return any(is_map(value) for value in values)

@@ -16,13 +16,13 @@ from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
 
 
 def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: int = 1) -> Attrs:
-    """A bundle with all values filled in that follow from the inputs' types.
+    """Attributes with all values filled in that follow from the inputs' types.
 
     Args:
         op: The operator.
         attrs: Its attributes, the schema's defaults filled in.
         inputs: Types of its inputs, None for an absent or unknown one.
-        outputs: How many of its outputs are in use.
+        outputs: Number of its outputs in use.
 
     Returns:
         The normal form; applying this again changes nothing.

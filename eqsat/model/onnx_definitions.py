@@ -29,7 +29,7 @@ def has_definition(op: OpKey) -> bool:
 
 
 def definition_opset(op: OpKey) -> int | None:
-    """The opset that the definition of an operator of ONNX is written in, None if it has none."""
+    """The opset in which ONNX writes the definition of an operator, None if it has no definition."""
     schema: Any = opset.find_schema(op)
     if schema is None:
         return None
@@ -83,9 +83,7 @@ def _function(schema: Any, node: onnx.NodeProto, inputs: Sequence[TensorType | N
 
 
 def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
-    """A straight-line function as a body; None if it has control flow or operators that are newer than the pinned
-    opset.
-    """
+    """A straight-line function as a body; None if it has control flow or operators newer than the pinned opset."""
     numbers: dict[str, int | None] = {"": None}
     for i, name in enumerate(proto.input):
         numbers[name] = i

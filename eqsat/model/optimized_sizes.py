@@ -18,11 +18,11 @@ from eqsat.schema.metadata import RANGES
 
 
 def keep_ranges(model: ir.Model, given: Mapping[str, FreeSize], sizes: FreeSizes) -> None:
-    """Writes into a model for which sizes it holds.
+    """Records in a model the sizes that it was optimized for.
 
     Args:
-        model: Changed in place; ranges that it has stay, unless narrower ones are given.
-        given: What the caller says, by symbol.
+        model: Changed in place; its ranges stay unless narrower ones are given.
+        given: The caller's sizes and ranges, by symbol.
         sizes: The free sizes of the model.
     """
     named = {name: sizes[name] for name in by_known_names(given, model) if name in sizes}
@@ -33,7 +33,7 @@ def keep_ranges(model: ir.Model, given: Mapping[str, FreeSize], sizes: FreeSizes
 
 
 def optimized_sizes(model: ir.Model) -> dict[str, FreeSize]:
-    """By symbol the sizes for which a model was optimized; empty for one that holds for all sizes."""
+    """The sizes that a model was optimized for, by symbol; empty if it is valid for all sizes."""
     text = model.metadata_props.get(RANGES)
     if text is None:
         return {}
@@ -49,9 +49,9 @@ def require_optimized(model: ir.Model, name: str, size: FreeSize, place: str = "
     """Refuses sizes for which a model was not optimized.
 
     Args:
-        model: As loaded.
+        model: The loaded model.
         name: A symbol.
-        size: What it is to be; one number as a range of one.
+        size: Its wanted range; a single number is a range of one.
         place: The file, for messages.
 
     Raises:

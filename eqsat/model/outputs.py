@@ -20,7 +20,7 @@ def required_outputs(op: OpKey, attrs: Attrs, inputs: int, used: Collection[int]
     Args:
         op: The operator.
         attrs: Its attributes.
-        inputs: How many inputs it has; ONNX Runtime requires the ``present`` outputs of an Attention if it has ``past``
+        inputs: Number of its inputs; ONNX Runtime requires the ``present`` outputs of an Attention if it has ``past``
         inputs.
         used: Positions of the outputs that have readers.
     """

@@ -26,7 +26,7 @@ from eqsat.model.write.written_definitions import with_definitions
 from eqsat.schema.attributes import tensor_of
 
 SUFFIXES = (".onnx", ".onnxtxt", ".textproto", ".json")
-"""Of the formats: binary, ONNX's text, protobuf's text and JSON."""
+"""Suffixes of the formats: binary, ONNX's text, protobuf's text and JSON."""
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which they go into a file of their own (a protobuf ends at 2 GiB)."""
 MOST_INSIDE = (1 << 31) - 1
@@ -34,7 +34,7 @@ MOST_INSIDE = (1 << 31) - 1
 SMALL = 1024
 """Bytes up to which a tensor stays in the model's own file: tools read shapes and axes there."""
 ALIGNMENT = 4096
-"""Of the weights in their file, which are mapped into memory page by page."""
+"""Alignment of the weights in their file, which is mapped into memory page by page."""
 
 
 @checks_arguments
@@ -61,9 +61,9 @@ def save(
 
     Raises:
         ArgumentError: ``model`` is not an onnx_ir model.
-        ModelError: The suffix stands for no format, the directory does not exist or cannot be written to, the model is
-            not consistent, an operator needs a newer opset than allowed, or the weights do not fit into one file and
-            must not go into a second one.
+        ModelError: No format has the suffix, the directory does not exist or cannot be written to, the model is not
+            consistent, an operator needs a newer opset than allowed, or the weights do not fit into one file and must
+            not go into a second one.
     """
     if not isinstance(model, ir.Model):
         hint = "results have a method for it: result.save(path)" if hasattr(model, "save") else ""
@@ -121,7 +121,7 @@ def save(
 
 
 def check_place(target: Path) -> None:
-    """Whether a model can be written there: asked before the work that makes the model.
+    """Checks that a model can be written to a path, before the work that makes the model.
 
     The suffix decides the format; a device, a pipe or a stream needs none.
 
@@ -156,7 +156,7 @@ def check_place(target: Path) -> None:
 
 
 def _data_name(target: Path, external_data: bool | str | None) -> str:
-    """The name of the file with the weights: a plain one, since a model finds its weights beside itself.
+    """The name of the file with the weights: without folders, since both files are in one folder.
 
     Raises:
         ModelError: It is the path of a folder or of a file elsewhere, or that of the model.

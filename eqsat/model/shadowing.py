@@ -26,7 +26,7 @@ def defined_names(graph: ir.Graph) -> tuple[str, ...]:
 
 
 def rename_defined(graph: ir.Graph, outer: AbstractSet[str]) -> None:
-    """Renames, in place, what a body defines under a name of an enclosing scope."""
+    """Renames, in place, values that a body defines under a name of an enclosing scope."""
     own = list(dict.fromkeys(defined_values(graph)))
     inner = {v.name for v in own if v.name}
     for value in own:

@@ -1,4 +1,4 @@
-"""Names of symbolic dimensions: in memory they are identifiers, in files what the author of the model called them."""
+"""Names of symbolic dimensions: in memory they are identifiers, in files the names that the model's author chose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITTEN_SYMBOLS = "eqsat.symbols"
 _IN_EXPRESSIONS = re.compile(r"[A-Za-z_][\w.]*")
 """Names that can be part of an expression, so that it can be read again."""
 _HYPHENATED = re.compile(r"[A-Za-z_]\w*(-[A-Za-z_]\w*)+")
-"""A difference of symbols, or a name such as ``batch-size``."""
+"""A difference of symbols, or a single name such as ``batch-size``."""
 
 
 def name_dims(model: ir.Model) -> None:
@@ -27,7 +27,7 @@ def name_dims(model: ir.Model) -> None:
 
     Symbols that are not names (``batch size``, ``0``, ``D.0``) become names (``batch_size``); different symbols stay
     different. ``batch-size`` is such a symbol too, unless ``batch`` or ``size`` occurs elsewhere. A symbol without a
-    letter or digit (``?``) means a dimension without a name, which need not equal others that are written so.
+    letter or digit (``?``) means an unnamed dimension; two of these need not be equal.
     """
     whole = _hyphenated_names(model)
     written = {name for value in shaped_values(model) for d in value.shape or () for name in _written_names(d, whole)}
@@ -70,7 +70,7 @@ def _hyphenated_names(model: ir.Model) -> set[str]:
 
 
 def _written_names(d: int | ir.SymbolicDim, whole: Collection[str] = ()) -> Collection[str]:
-    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text.
+    """The symbols of a dimension in the file's spelling: those of an expression, otherwise its whole text.
 
     Args:
         whole: Texts that are not expressions.
@@ -104,7 +104,7 @@ def identifier(text: str) -> str:
 
 
 def by_known_names(given: Mapping[str, _T], model: ir.Model) -> dict[str, _T]:
-    """What is given by symbols, which may be written as in the file, by the names that loading gave them."""
+    """A mapping by symbols, which may be spelled as in the file, with the names that loading gave the symbols."""
     known = set(symbols(model))
     read = {written: name for name, written in written_symbols(model).items()}
     read = {name: read.get(name) or identifier(name) for name in given if name and name not in known}
@@ -124,8 +124,8 @@ def written_symbols(model: ir.Model) -> dict[str, str]:
 def write_symbols(model: ir.Model) -> None:
     """Gives the symbols the names that they had in the file.
 
-    An expression has no place for some of these names, such as one with a space; a dimension with such an expression
-    has no name then.
+    Some of these names, such as one with a space, cannot be part of an expression; a dimension with such an expression
+    becomes unnamed.
 
     Args:
         model: Changed in place.
@@ -169,7 +169,8 @@ def require_symbols(dims: Mapping[str, object], model: ir.Model, place: str) -> 
     """Raises an error unless each size is given for one of the symbols of a model's inputs.
 
     Args:
-        dims: Sizes by symbol. Expressions are left out: a model that was loaded with them has their symbols no more.
+        dims: Sizes by symbol. Expressions are skipped, because a model that was loaded with them no longer has their
+            symbols.
         model: The model.
         place: The file, for messages.
 
@@ -219,7 +220,7 @@ def put_in_place(model: ir.Model, sizes: Mapping[str, str]) -> None:
 
 
 def canonical(expression: str) -> int | str:
-    """The one way of writing an expression, by which types compare sizes; a number where it has no symbols."""
+    """The unique spelling of an expression, by which types compare sizes; a number if it has no symbols."""
     made = ir.SymbolicDim(expression)
     if not made.free_symbols():
         number = made.evaluate({})

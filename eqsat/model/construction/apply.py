@@ -35,8 +35,8 @@ def apply(
         op: The operator.
         operands: Tensors, numbers, arrays; None leaves an optional operand out.
         attributes: As Python values.
-        outputs: How many; by default as many as the operator requires.
-        name: Of the node.
+        outputs: Number of outputs; by default as many as the operator requires.
+        name: Name of the node.
 
     Raises:
         ModelError: The operator does not accept the operands or attributes.

@@ -27,7 +27,7 @@ def signature(schema: defs.OpSchema) -> Signature:
 
 
 def documentation(schema: defs.OpSchema) -> str:
-    """What the operator computes, its operands and its attributes, in a sentence each."""
+    """A description of the operator, its operands and its attributes, a sentence each."""
     lines = [_sentence(schema.doc or "") or schema.name, ""]
     described = [(formal.name, formal.description) for formal in schema.inputs]
     described += [(name, attribute.description) for name, attribute in sorted(schema.attributes.items())]
@@ -43,7 +43,7 @@ def documentation(schema: defs.OpSchema) -> str:
 def _parameters(schema: defs.OpSchema) -> Iterator[Parameter]:
     variadic = False
     single = defs.OpSchema.FormalParameterOption.Single
-    # An operand before a required one must be given, if only as None.
+    # An operand before a required one must be given, even if it is None.
     given = max((i for i, formal in enumerate(schema.inputs) if formal.option == single), default=-1)
     for i, formal in enumerate(schema.inputs):
         if formal.option == defs.OpSchema.FormalParameterOption.Variadic:
@@ -53,7 +53,7 @@ def _parameters(schema: defs.OpSchema) -> Iterator[Parameter]:
             optional = formal.option == defs.OpSchema.FormalParameterOption.Optional
             yield Parameter(
                 formal.name,
-                # A name that an attribute has too is the attribute's.
+                # If an operand and an attribute have one name, it means the attribute.
                 Parameter.POSITIONAL_OR_KEYWORD if formal.name not in schema.attributes else Parameter.POSITIONAL_ONLY,
                 default=None if optional and i > given else Parameter.empty,
                 annotation="Operand | None" if optional or variadic else "Operand",

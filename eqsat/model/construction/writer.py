@@ -22,7 +22,7 @@ def write_model(name: str, outputs: Sequence[Named], inputs: Sequence[Tensor] | 
     """The model that computes the outputs.
 
     Args:
-        name: Of the graph.
+        name: Name of the graph.
         outputs: Tensors, with their names.
         inputs: In the order wanted; None means those that are read, in the order they were made.
 
@@ -67,7 +67,7 @@ def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], 
 
     Args:
         outputs: The tensors to begin with.
-        start: Tensors made before this are leaves: what a subgraph captures.
+        start: Tensors made before this are leaves: a subgraph captures them.
     """
     leaves: dict[tuple[int, int], Tensor] = {}
     steps: dict[int, PendingNode] = {}

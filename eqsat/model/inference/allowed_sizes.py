@@ -1,7 +1,7 @@
-"""The greatest values that operators of a model allow sizes which data decides: memory is planned for them.
+"""The greatest values that the operators of a model allow for sizes that data decides; memory is planned for them.
 
-The length of a mask is the greatest of some lengths, a number that only data says. But the mask is added to scores of
-20 columns, so it has at most 20: with more, the operator fails.
+For example, the length of a mask is the maximum of lengths in the data. But the mask is added to scores of 20 columns,
+so it has at most 20: with more, the operator fails.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _equal(required: Collection[Requirement], sizes: FreeSizes) -> Iterator[tupl
     """Limits of sizes that have to be equal to others."""
     for name, follows in solved(list(required), sizes).items():
         least, most = bounds(follows.size)
-        # Where a size is broadcast, it is the other one or 1; beside a 1 it may be any.
+        # A size that is broadcast with another is equal to it or 1; broadcast with 1 it may be any.
         if follows.forced or least > 1:
             yield name, most
 
@@ -74,7 +74,7 @@ def _below(stretched: Collection[tuple[str, int | str]], sizes: FreeSizes) -> It
 
 
 def _stretched(graph: ir.Graph) -> Iterator[tuple[str, int | str]]:
-    """Axes of operands that are broadcast, each with that of the result."""
+    """Axes of operands that are broadcast, each with the size of the result."""
     for node in graph:
         op = op_key(node)
         result = tensor_type(node.outputs[0]) if node.outputs else None

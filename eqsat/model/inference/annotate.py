@@ -43,12 +43,12 @@ class _Pass:
 
     Attributes:
         functions: The model's functions.
-        types: Type of each value seen, None if unknown or not a tensor.
-        values: Contents of small constants, and what follows from sizes.
-        answers: Types and values of the results by what they follow from: layers repeat.
+        types: Type of each value so far, None if unknown or not a tensor.
+        values: Contents of small constants and of values that follow from sizes.
+        answers: Cache of the types and values of results, because layers repeat.
         place: Prefix of messages.
         normal: Whether nodes are brought to normal form.
-        writes: Whether values in bodies get the types that are found.
+        writes: Whether values in bodies get the inferred types.
         inner: Receives the types of values in functions, None if calls differ in them.
     """
 
@@ -99,9 +99,9 @@ def _annotate(model: ir.Model, place: str, outputs_may_change: bool) -> None:
             keep_elements(value, run.values.get(value))
     names.settle(graph)
     if any(_is_vague(value) for node in graph for value in node.outputs):
-        # Such as sequences, which the pass above does not follow.
+        # Such as types of sequences, which the pass above does not infer.
         symbolic().refine(model, declared)
-        # What enters a loop may only now have symbols for its sizes, and what leaves it decides what comes after.
+        # Inputs of a loop may have got symbols for their sizes only now, which then decide the types after the loop.
         while _carry_symbols(model, place):
             symbolic().refine(model, declared)
     _check_outputs(graph, declared, place, outputs_may_change)
@@ -131,7 +131,7 @@ def _carry_symbols(model: ir.Model, place: str) -> bool:
 
 
 def _open_sizes(shape: ir.Shape, received: set[str]) -> int:
-    """How many sizes do not follow from those of the model's inputs."""
+    """The number of sizes that do not follow from those of the model's inputs."""
     return sum(not isinstance(d, int) and (d.value is None or not d.free_symbols() <= received) for d in shape)
 
 
@@ -176,7 +176,7 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
 
 
 def _content(value: np.ndarray | None) -> Hashable:
-    """What two equal values have in common, and no others."""
+    """A key that is the same for equal values only."""
     if value is None:
         return None
     if value.dtype != object:
@@ -187,7 +187,8 @@ def _content(value: np.ndarray | None) -> Hashable:
 def _body_types(run: _Pass, graph: ir.Graph, given: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
     """Types of the results of a body for some types of its inputs.
 
-    Its own values get element types, and in a branch shapes: those of a loop differ from round to round.
+    The values in the body get element types; in a branch they get shapes as well, but in a loop shapes may differ
+    between rounds.
     """
     types = {**run.types, **dict(zip(graph.inputs, given, strict=True))}
     inner = _Pass(run.functions, run.place, normal=False, writes=run.writes, types=types, values=dict(run.values))
@@ -207,7 +208,7 @@ def _body_types(run: _Pass, graph: ir.Graph, given: Sequence[TensorType | None])
 
 
 def _branch_types(run: _Pass, graph: ir.Graph) -> Sequence[TensorType | None]:
-    """Types of the results of a branch; none of one that these sizes do not fit, and which is never taken."""
+    """Types of the results of a branch; no types if these sizes contradict it, because then it is never taken."""
     try:
         return _body_types(run, graph, ())
     except ModelError:
@@ -294,7 +295,7 @@ def _value(run: _Pass, op: OpKey, value: ir.Value) -> np.ndarray | None:
 
 
 def _values(run: _Pass, op: OpKey, inputs: Sequence[ir.Value | None]) -> list[np.ndarray | None]:
-    """What is known of the contents of a node's operands."""
+    """The known contents of a node's operands."""
     values = [None if v is None else _value(run, op, v) for v in inputs]
     if has(op, Trait.SIZES) and any(x is not None for x in values):
         # Sizes may be multiplied by floats.
@@ -382,7 +383,7 @@ def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], pla
         if said.shape is None or found.shape is None or may_change:
             continue
         if not said.is_static and not found.is_static:
-            continue  # What is declared of open sizes is a note of the exporter's; ONNX Runtime takes it for a hint.
+            continue  # ONNX Runtime takes a declaration of open sizes as a hint, so it may contradict.
         same = len(said.shape) == len(found.shape) and all(map(same_dim, said.shape, found.shape))
         if not same:
             raise ModelError(

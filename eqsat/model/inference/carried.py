@@ -1,7 +1,7 @@
-"""Types of values that the rounds of a loop hand on, and of the rows that they make.
+"""Types of values that one round of a loop hands to the next, and of the rows that rounds make.
 
-ONNX's inference gives such a value no shape, since a round may change it. By induction it keeps the shape with which it
-begins if the body makes that very shape of it; a row then has the shape that the body makes.
+ONNX's inference gives such a value no shape, since a round may change it. By induction it keeps its initial shape if
+the body maps that shape to itself; a row then has the shape that the body infers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType, TensorT
 IF = OpKey("", "If")
 _LOOP, _SCAN = OpKey("", "Loop"), OpKey("", "Scan")
 CARRIED = frozenset({_LOOP, _SCAN})
-"""Operators with such values."""
+"""Operators whose rounds hand on values."""
 CARRIED_SHAPE = "eqsat.carried_shape"
 """In the ``meta`` of a loop's result: its shape was found here, by induction over the rounds."""
 
@@ -39,7 +39,7 @@ def carried_types(
 
     Args:
         op: One of ``CARRIED``.
-        attrs: Of the node.
+        attrs: Attributes of the node.
         inputs: Types of its own inputs.
         limits: The values of its first two inputs if they are known.
         found: Types of its outputs as ONNX infers them.
@@ -66,7 +66,7 @@ def carried_types(
         states = [replace(s, shape=None) if s is not None and k in broken else s for k, s in enumerate(states)]
     result = [first if _is_shaped(first) else old for first, old in zip(states, found, strict=False)]
     for k, (row, old) in enumerate(zip(ends[len(states) :], found[len(states) :], strict=False)):
-        # Without rounds the rows have the shape that the body declares, not that of its results.
+        # The number of rounds may be 0; then rows have the shape that the body declares.
         if row is not None and row.shape is not None and count is not None and closer_bounds(count)[0] > 0:
             place = (axes[k] if k < len(axes) else 0) % (len(row.shape) + 1)
             old = replace(row, shape=(*row.shape[:place], as_dim(count), *row.shape[place:]))
@@ -106,9 +106,7 @@ def _is_shaped(known: TensorType | None) -> bool:
 
 
 def _rounds(graph: ir.Graph, inputs: TensorTypes, limits: Sequence[np.ndarray | None]) -> int | None:
-    """The number of rounds of a Loop if no condition ends it, which may be a free size; None where that depends on
-    data.
-    """
+    """The number of rounds of a Loop if no condition ends it, possibly a free size; None if it depends on data."""
     limit, first = limits[:2]
     if limit is None or limit.size != 1 or (inputs[1] is not None and (first is None or not first.all())):
         return None
@@ -125,7 +123,7 @@ def keeps_condition(graph: ir.Graph) -> bool:
 
 
 def is_true(value: ir.Value) -> bool:
-    """Whether a condition is a constant that holds."""
+    """Whether a condition is a constant that is true."""
     known = ir.convenience.get_const_tensor(value)
     return known is not None and bool(known.numpy().all())
 

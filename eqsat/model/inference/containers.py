@@ -1,4 +1,4 @@
-"""Types of what is taken out of sequences and optionals, as far as these declare them."""
+"""Types of the elements of sequences and optionals, as far as these declare them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TAKES_ELEMENT = frozenset({OpKey("", "SequenceAt"), OpKey("", "OptionalGetElemen
 
 
 def element_type(value: ir.Value | None) -> TensorType | None:
-    """Type of the elements of a sequence or an optional; None where it is not declared.
+    """Type of the elements of a sequence or an optional; None if it is not declared.
 
-    A symbol in the shape of a sequence may stand for another size in each element, and so is not known.
+    A symbol in the shape of a sequence may mean a different size in each element, so it is dropped.
     """
     kind = None if value is None else value.type
     if value is None or not isinstance(kind, ir.SequenceType | ir.OptionalType) or is_map(value):

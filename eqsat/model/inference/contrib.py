@@ -1,4 +1,4 @@
-"""Type rules of operators that ONNX's inference has none for: those of ``com.microsoft`` and of ``ai.onnx.ml``.
+"""Type rules for operators without a rule in ONNX: those of ``com.microsoft`` and of ``ai.onnx.ml``.
 
 The operators that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their
 types: the standard operator's rule (with all its checks) is applied to the operands that carry the data. Some have a
@@ -48,12 +48,12 @@ def infer(
         attrs: Its attributes.
         inputs: Types of its inputs, None for an absent one.
         values: Their values where known.
-        outputs: How many outputs it has.
+        outputs: Number of its outputs.
         place: For messages.
         standard: :func:`eqsat.model.inference.infer.infer_types`, for the standard operators.
         of_body: :func:`eqsat.model.inference.infer.infer_body`, for definitions.
-        symbolic: Gives :func:`eqsat.model.inference.symbolic.infer`, once all rules are registered; asked only where it
-            is needed.
+        symbolic: Returns :func:`eqsat.model.inference.symbolic.infer` when all rules are registered; called only if
+            needed.
 
     Raises:
         ModelError: The inputs and attributes contradict each other.
@@ -158,7 +158,8 @@ def register_symbolic(standard: Infer, of_body: InferBody, symbolic: Callable[[]
     for found in declared():
         op = found.op
         typed = found.typed_like or found.definition
-        # Of two rules for one version the later one holds. Of trained models the package knows the simplest cases.
+        # If a version has two rules, the later one counts. For trained models the package covers only the simplest
+        # cases.
         is_new = op.domain == ML or not osi.registry.has(op.domain, op.name)
         if found.types is not None or (typed is not None and is_new):
             osi.registry.register(op.domain, op.name)(_rule(standard, of_body, symbolic))

@@ -1,4 +1,4 @@
-"""Corrects rules of ``onnx-shape-inference`` that claim more than holds where dimensions are open.
+"""Corrects rules of ``onnx-shape-inference`` that claim too much if dimensions are open.
 
 A wrong claim would make an unsound rewrite look sound, and a sound one unsound.
 """
@@ -37,8 +37,8 @@ def _wrap(op: OpKey, wrapped: Callable[[_Rule], _Rule]) -> None:
 def _keep_broadcasts_sound() -> None:
     """Wraps the package's rules of operators that broadcast.
 
-    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither but the greater of them, and a
-    rewrite that swaps the operands must not change the type.
+    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so the size is the greater of both, and a rewrite
+    that swaps the operands must not change the type.
     """
     for operator in standard():
         if Trait.BROADCASTS in operator.traits:
@@ -98,7 +98,7 @@ def _with_known_axes(rule: _Rule) -> _Rule:
 
 
 def _keep_branches_sound() -> None:
-    """Wraps the package's rule of ``If``: where the shape of one branch is open, it takes that of the other."""
+    """Wraps the package's rule of ``If``, which ignores a branch of open shape and takes the shape of the other."""
     _wrap(OpKey("", "If"), _of_both_branches)
 
 
@@ -339,9 +339,9 @@ def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
 
 @cache
 def _follow_sizes() -> None:
-    """Wraps the package's rules of operators through which it does not follow the sizes that make up a shape.
+    """Wraps the package's rules of operators that lose the sizes that make up a shape.
 
-    tf2onnx multiplies sizes by ReduceProd, and takes the greater of those of two operands by Max.
+    tf2onnx multiplies sizes by ReduceProd, and takes the greater sizes of two operands by Max.
     """
     _wrap(OpKey("", "ReduceProd"), _with_product)
     for name in ("Max", "Min"):
@@ -349,7 +349,7 @@ def _follow_sizes() -> None:
 
 
 def _with_product(rule: _Rule) -> _Rule:
-    """The rule for a vector of sizes, of which the result is the product."""
+    """Wraps a rule: the result for a vector of sizes is their product."""
 
     def with_product(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         rule(context, node)
@@ -366,7 +366,7 @@ def _with_product(rule: _Rule) -> _Rule:
 
 
 def _with_common_sizes(rule: _Rule) -> _Rule:
-    """The rule for vectors of which all have the same sizes."""
+    """Wraps a rule: operands with equal vectors of sizes give that vector."""
 
     def with_common_sizes(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         rule(context, node)

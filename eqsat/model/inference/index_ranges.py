@@ -1,6 +1,6 @@
 """The greatest index that a model computes from sizes: an axis that is indexed has to be longer.
 
-A decoder takes rows of a table of positions, and entries of a mask, at indices that count from nothing to a size.
+A decoder takes rows of a table of positions, and entries of a mask, at indices that count from 0 to a size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEEPEST = 32
 
 
 def keep_elements(value: ir.Value, elements: np.ndarray | None) -> None:
-    """Notes with a value what is known of its elements, if they are few and sizes or other whole numbers."""
+    """Stores the known elements with a value, if they are few and are sizes or other whole numbers."""
     value.meta.pop(_KEY, None)
     if elements is not None and 0 < elements.size <= _MOST_ELEMENTS and elements.dtype.kind in "iuO":
         found = elements.reshape(-1).tolist()
@@ -36,7 +36,7 @@ def keep_elements(value: ir.Value, elements: np.ndarray | None) -> None:
 
 
 def greatest_index(value: ir.Value, free: FreeSizes) -> str | None:
-    """The greatest element of a tensor of indices, none of which is negative, as an expression; None if it is unknown.
+    """The greatest element of a tensor of indices as an expression; None if it is unknown or an index may be negative.
 
     Args:
         value: A tensor of a model with types.
@@ -77,7 +77,7 @@ _COMBINED: Mapping[str, Callable[[int, int], int]] = {
 
 
 def _elements(value: ir.Value) -> Sequence[int | str]:
-    """The elements of a small tensor as numbers and expressions; none if they are unknown, or if one is negative."""
+    """The elements of a small tensor as numbers and expressions; empty if they are unknown or one is negative."""
     tensor = ir.convenience.get_const_tensor(value)
     if tensor is not None:
         if not tensor.dtype.is_integer() or not 0 < tensor.size <= _MOST_ELEMENTS:

@@ -80,11 +80,11 @@ def infer_types(
     Args:
         op: The operator, of ONNX, ``com.microsoft``, or a registered function.
         attrs: Its attributes.
-        inputs: Types of its inputs, None for an absent optional one; after them those of the values that
-            the subgraphs among the attributes capture, in the order of ``GraphAttr.captured`` and each once.
+        inputs: Types of its inputs, None for an absent optional one; then the types of the values that its subgraphs
+            capture, in the order of ``GraphAttr.captured`` and each once.
         values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
             Elements may be free sizes (:mod:`eqsat.model.inference.shape_values`).
-        outputs: How many outputs the node has.
+        outputs: Number of the node's outputs.
         place: Where the node is, for messages; the operator's name by default.
 
     Returns:
@@ -156,7 +156,7 @@ def _by_onnx(
     outputs: int,
     captured: Mapping[str, TensorType | None],
 ) -> tuple[TensorType | None, ...]:
-    """What ONNX's rule says; one of ``_THROWN`` where it raises."""
+    """The types by ONNX's rule, which raises one of ``_THROWN``."""
     named = [(f"%{i}", known) for i, known in enumerate(inputs)]
     types = {name: _type_bytes(known) for name, known in (*named, *captured.items()) if known is not None}
     data = {
@@ -169,7 +169,7 @@ def _by_onnx(
     node = make(op, attrs, tuple(known is not None for known in inputs), outputs)
     # Subgraphs may hold declared operators.
     opsets = _OPSETS | {declared.op.domain: 1 for declared in declared_here()} if has_graphs else _OPSETS
-    # The public function would serialize what is cached here.
+    # The public function would serialize again what is cached here.
     inferred = schema._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
     return tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
 
@@ -298,7 +298,7 @@ def _with_sizes(
     shapes = sized_shapes(op, attrs, inputs, values, len(found))
     if shapes is not None:
         return _refined(found, as_types(shapes, found))
-    # That package refuses more than ONNX does; then the dimensions stay open.
+    # The package refuses more than ONNX does; then the dimensions stay open.
     with contextlib.suppress(ModelError):
         found = _refined(found, symbolic().infer(op, attrs, inputs, values, len(found), place))
     return _canonical(found)

@@ -17,11 +17,11 @@ FunctionsByName = Mapping[ir.OperatorIdentifier, ir.Function]
 
 
 def without_calls(attrs: Attrs, functions: FunctionsByName, opsets: Mapping[str, int]) -> Attrs:
-    """The attributes of a node with bodies in which the functions that they call are inlined.
+    """The attributes of a node; in its bodies, calls of functions are inlined.
 
     Args:
-        attrs: Of the node; not changed.
-        functions: Of the model; those of eqsat need not be among them.
+        attrs: Attributes of the node; not changed.
+        functions: Functions of the model; eqsat's own may be missing.
         opsets: Opset by domain, of the graph around the node.
     """
 

@@ -31,16 +31,16 @@ from eqsat.schema.types import Attrs, Dim, OpKey, TensorType, tensor_type
 
 _KEY = "eqsat.requirements"
 _MOST_ROUNDS = 4
-"""How often types are inferred again with what was found; each time sizes after more operators are known."""
+"""How often types are inferred again with the sizes found; each time the sizes of more operators become known."""
 _SMALL = 64
 """Elements of an operand whose values may say sizes."""
 
 
 def requirements(model: ir.Model) -> tuple[Requirement, ...]:
-    """What has to agree, in the order of the operators.
+    """The sizes that must agree, in the order of the operators.
 
     Args:
-        model: With types; it is not changed. What was found is kept with it.
+        model: A model with types; it is not changed, but caches the result.
     """
     shapes = tuple(str(value.shape) for value in model.graph.inputs)
     kept = model.meta.get(_KEY)
@@ -82,7 +82,7 @@ def _is_known(value: ir.Value) -> bool:
 
 
 def of_graph(graph: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
-    """Those of a graph and of the branches in it.
+    """The requirements of a graph and of the branches in it.
 
     Args:
         graph: With types.
@@ -103,7 +103,7 @@ def of_graph(graph: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
 
 
 def _of_indices(node: ir.Node, data: TensorType | None, free: FreeSizes, place: str) -> Iterator[Requirement]:
-    """That an axis is longer than the greatest index, where that is computed from sizes."""
+    """The requirement that an axis is longer than the greatest index, if that is computed from sizes."""
     axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
     indices = node.inputs[1]
     size = _dim(data, axis)
@@ -115,7 +115,7 @@ def _of_indices(node: ir.Node, data: TensorType | None, free: FreeSizes, place: 
 
 
 def _of_branches(node: ir.Node, around: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
-    """Those of all branches, and those of one, which hold where it is executed."""
+    """Requirements of all branches, and those of single branches, which only apply if the branch is executed."""
     found: list[list[Requirement]] = []
     for branch in subgraphs(node):
         if any(
@@ -132,7 +132,7 @@ def _of_branches(node: ir.Node, around: ir.Graph, free: FreeSizes) -> Iterator[R
 
 
 def _as_graph(branch: ir.Graph, around: ir.Graph) -> ir.Graph:
-    """A branch with types that follow from what it captures."""
+    """A branch with the types that follow from the values that it captures."""
     copy = branch.clone(allow_outer_scope_values=True)
     stand_ins: dict[ir.Value, ir.Value] = {}
     for outer in captured_values(copy):
@@ -204,7 +204,7 @@ def _of_operator(
 
 
 def _windows(op: OpKey, attrs: Attrs, outputs: Sequence[TensorType | None]) -> Iterator[str]:
-    """The numbers of windows along axes of open size: one has to fit into the padded operand."""
+    """The numbers of windows along axes of open size: at least one has to fit into the padded operand."""
     slides = op.name.endswith("Conv") or any(name == "kernel_shape" for name, _ in attrs)
     made = outputs[0] if outputs and slides else None
     yield from (d for d in (made.shape or ())[2:] if isinstance(d, str)) if made is not None else ()

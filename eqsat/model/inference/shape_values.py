@@ -2,11 +2,11 @@
 
 Exporters spell ``reshape to (N, -1)`` as Shape, Gather, Unsqueeze, Concat, Reshape; inference must follow such chains
 to know the result's shape. A value is an array: of the operator's element type where all of its elements are numbers,
-otherwise of objects (:mod:`eqsat.model.inference.size_elements`), of which each is followed by itself. Only small
-tensors are followed; what is not known is None.
+otherwise of objects (:mod:`eqsat.model.inference.size_elements`), each followed by itself. Only small tensors are
+followed; an unknown element is None.
 
-Operators that move elements are executed on the elements' numbers, by the kernels that execute the model: whatever they
-do with positions holds for sizes as well.
+Operators that move elements are executed on the elements' numbers, by the kernels that execute the model: they treat
+sizes like any other elements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def propagate(
     values: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
 ) -> tuple[KnownValue, ...]:
-    """Values of a node's outputs where they follow from its inputs' shapes and values, else None.
+    """Values of a node's outputs if they follow from its inputs' shapes and values, otherwise None.
 
     Args:
         op: The operator.
@@ -93,7 +93,7 @@ def is_sizes(value: object) -> bool:
 
 
 def dimensions(known: TensorType) -> list[SizeElement] | None:
-    """The dimensions of a type as elements of its shape; None without a rank."""
+    """The dimensions of a type as elements of its shape; None if the rank is unknown."""
     return None if known.shape is None else [d if isinstance(d, int) else dimension(d) for d in known.shape]
 
 
@@ -103,14 +103,14 @@ def elements(value: np.ndarray) -> list[SizeElement]:
 
 
 def _operand(value: KnownValue, kind: TensorType) -> KnownValue:
-    """A value, or one of which nothing but its shape is known."""
+    """The value, or if it is unknown an array of unknown elements of its shape."""
     if value is not None or kind.elements is None or kind.elements > _LIMIT or kind.dtype not in FOLLOWED:
         return value
     return np.full([d for d in kind.shape or () if isinstance(d, int)], None, object)
 
 
 def _settled(value: np.ndarray, dtype: ir.DataType) -> KnownValue:
-    """A value in the form described above; None where nothing is known."""
+    """A value in the form described above; None if no element is known."""
     if value.dtype == object:
         if dtype.is_integer():
             value = _array([None if _wraps(x, dtype) else x for x in elements(value)], value.shape)
@@ -169,13 +169,13 @@ def of_sizes(
     values: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
 ) -> Sequence[KnownValue]:
-    """The results of an operator of which an operand has free sizes; what is not known is None.
+    """The results of an operator whose operands include free sizes; unknown results are None.
 
     Args:
         op: The operator.
         attrs: Its attributes.
         complete: The same with defaults.
-        values: Of its inputs, None for an absent one.
+        values: Values of its inputs, None for an absent one.
         outputs: Types of its outputs.
 
     Raises:
@@ -230,7 +230,7 @@ _MOVING: dict[str, tuple[int, ...] | None] = {
     "Transpose": (0,),
     "Unsqueeze": (0,),
 }
-"""Operators that move elements, and the operands that hold these; None for all of them."""
+"""Operators that move elements, and the operands that hold these elements; None for all operands."""
 
 
 def _unknown(*_: SizeElement) -> SizeElement:
@@ -240,7 +240,7 @@ def _unknown(*_: SizeElement) -> SizeElement:
 def _moved(
     op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[KnownValue], outputs: int
 ) -> Sequence[KnownValue]:
-    """The operator executed on the numbers of the elements; 0 is the number of what it fills in."""
+    """The operator executed on numbers that represent the elements; 0 represents the elements that it fills in."""
     data = _MOVING[op.name] or range(len(values))
     if complete.get("reduction", "none") not in ("none", b"none") or complete.get("mode", "constant") != "constant":
         return ()
@@ -338,7 +338,7 @@ def _range(values: Sequence[KnownValue]) -> KnownValue:
 
 
 def number_of_steps(start: SizeElement, limit: SizeElement, step: SizeElement) -> SizeElement:
-    """How many elements a ``Range`` has; None where it is not known."""
+    """The number of elements of a ``Range``; None if it is unknown."""
     divide, subtract, most = (size_elements.OPERATORS[name] for name in ("Div", "Sub", "Max"))
     way = computed(subtract, limit, start)
     if isinstance(step, int) and not isinstance(step, Size):

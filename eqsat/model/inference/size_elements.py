@@ -1,8 +1,9 @@
-"""Arithmetic of one element of a shape: a number, a free size, or what models make of sizes on their way to a shape.
+"""Arithmetic on single elements of shapes: numbers, free sizes, and the values that models compute between sizes and
+shapes.
 
-An element is an ``int``, a :class:`~eqsat.schema.size.Size`, a ``bool``, a ``float``, a :class:`Real` (a free size on a
-detour through floats), or None where nothing is known of it. A result is right for every value of the sizes, or None:
-``Equal(n, -1)`` is False for any size, ``Equal(n, 3)`` is not known.
+An element is an ``int``, a :class:`~eqsat.schema.size.Size`, a ``bool``, a ``float``, a :class:`Real` (a free size
+converted to floats), or None if it is unknown. A result is right for every value of the sizes, or None: ``Equal(n,
+-1)`` is False for any size, ``Equal(n, 3)`` is not known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LONGEST = 160
 """Characters of an expression for a size; of a longer one nothing is known, so that expressions do not grow with the
 depth of a model."""
 MOST_IN_FLOATS = 2**20
-"""No dimension that is converted to floats is taken to be larger: above, float32 rounds its products."""
+"""Dimensions that are converted to floats are assumed not to exceed this: above, float32 rounds their products."""
 _PRECISION = {ir.DataType.FLOAT: 24, ir.DataType.DOUBLE: 53}
 
 
@@ -55,7 +56,7 @@ def is_free(element: SizeElement) -> bool:
 
 
 def checked(element: SizeElement) -> SizeElement:
-    """The element, None in place of a long expression."""
+    """The element; None if its expression is too long."""
     return None if isinstance(element, Size) and len(f"{element:model}") > LONGEST else element
 
 
@@ -63,7 +64,7 @@ def checked(element: SizeElement) -> SizeElement:
 
 
 def _number(element: SizeElement) -> Real | Fraction | int | None:
-    """An element for arithmetic: floats as fractions, None where it is not finite."""
+    """An element for arithmetic: floats become fractions; None if it is not finite."""
     if isinstance(element, float):
         return Fraction(element) if math.isfinite(element) else None
     return int(element) if isinstance(element, bool) else element
@@ -96,7 +97,7 @@ def _most_of_atom(atom: SizeAtom) -> int:
 
 
 def _parts(a: SizeElement) -> tuple[int, int, int] | None:
-    """Numerator, denominator and precision of an operand of float arithmetic; None for what is rounded already."""
+    """Numerator, denominator and precision of an operand of float arithmetic; None if it was rounded before."""
     if isinstance(a, Real):
         return (a.top, a.bottom, a.bits) if a.is_exact else None
     if isinstance(a, Fraction):
@@ -136,7 +137,7 @@ def _float_arithmetic(name: str, a: SizeElement, b: SizeElement) -> SizeElement:
             return None if not r else _real(p * s, q * r, bits)
         case _:
             found = _real(p * s + (r * q if name == "Add" else -r * q), q * s, bits)
-    # A quotient that was rounded once may still be rounded down or up to a whole number, and nothing else.
+    # Of a quotient that was rounded once, only Floor and Ceil are exact; other operations would round again.
     return None if isinstance(found, Real) and not found.is_exact and name != "Div" else found
 
 
@@ -242,7 +243,7 @@ def _clip(x: SizeElement, low: SizeElement = None, high: SizeElement = None) -> 
 
 
 def cast(element: SizeElement, to: ir.DataType) -> SizeElement:
-    """An element in another element type; None where the type cannot hold all values of it."""
+    """An element converted to another element type; None if the type cannot hold all its values."""
     if to == ir.DataType.BOOL:
         return _negated(_compared("Equal", element, 0))
     if to in (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.UINT64, ir.DataType.UINT32):
@@ -307,13 +308,13 @@ OPERATORS: dict[str, Callable[..., SizeElement]] = {
     "Sign": _sign,
     "Xor": _xor,
 }
-"""By operator: its result for elements of which one depends on free sizes."""
+"""The result of each operator for elements of which one depends on free sizes."""
 
 
 def operator(name: str, attributes: Mapping[str, Any]) -> Callable[..., SizeElement] | None:
     """The scalar form of an elementwise operator; None if there is none.
 
-    It raises :class:`~eqsat.schema.size.Undecided` where the result depends on the sizes.
+    It raises :class:`~eqsat.schema.size.Undecided` if the result depends on the sizes.
     """
     match name:
         case "Cast":
@@ -326,7 +327,7 @@ def operator(name: str, attributes: Mapping[str, Any]) -> Callable[..., SizeElem
 
 
 def computed(rule: Callable[..., SizeElement], *operands: SizeElement, partial: bool = False) -> SizeElement:
-    """The result of a scalar operator; None where it is not known.
+    """The result of a scalar operator; None if it is unknown.
 
     Args:
         rule: The operator.

@@ -1,7 +1,7 @@
-"""Names of sizes that nothing is known of: results whose sizes data decides.
+"""Names for unknown sizes: those of results that data decides.
 
-A size with a name can be followed: what is computed elementwise from a tensor has its size. The name is the one that
-the exporter declares, or a fresh one.
+A named size can be traced: an elementwise result has the size of its operand. The name is the one that the exporter
+declares, or a fresh one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE_SIZE = frozenset({OpKey("", "TopK"), OpKey("", "Unique")})
 
 
 def dims_of(value: ir.Value) -> tuple[Dim, ...]:
-    """The dimensions of a value as far as it is a tensor of known rank."""
+    """The dimensions of a value; empty if it is not a tensor of known rank."""
     known = tensor_type(value)
     return () if known is None else known.shape or ()
 
@@ -86,7 +86,7 @@ class SizeNames:
         return named
 
     def settle(self, graph: ir.Graph) -> None:
-        """Gives made up names the numbers and names that were declared later, for results that have such a size.
+        """Replaces invented names by the numbers and names that later results with the same size declare.
 
         Args:
             graph: With all types, changed in place.
@@ -103,7 +103,7 @@ class SizeNames:
                     value.shape = ir.Shape([_evaluated(d) if isinstance(d, str) else d for d in texts])
 
     def _name(self, wanted: Dim) -> Dim:
-        """The declared number or name, unless the name is that of a size which the model receives."""
+        """The declared number or name; a new name if the declared one belongs to a size that the model receives."""
         if self._is_name(wanted):
             return wanted
         name = next(n for k in itertools.count(self._next) if (n := f"_d{k}") not in self._taken)

@@ -1,8 +1,8 @@
-"""Shapes of results whose sizes are free, or that operands say in free sizes.
+"""Shapes of results that have free sizes, or whose shapes operands give in free sizes.
 
-ONNX's rules do not compute with symbols. Here dimensions are sizes (:mod:`eqsat.schema.size`), and the operands that
-say a shape are followed element by element (:mod:`eqsat.model.inference.shape_values`). A dimension is None where
-nothing is known of it; what is said holds for every value of the sizes.
+ONNX's rules do not compute with symbols. Here dimensions are sizes (:mod:`eqsat.schema.size`), and operands that
+contain a shape are followed element by element (:mod:`eqsat.model.inference.shape_values`). An unknown dimension is
+None; others are right for all values of the sizes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def sized_shapes(
         attrs: Its attributes.
         inputs: Types of its inputs.
         values: Their values where known.
-        outputs: How many outputs it has.
+        outputs: Number of its outputs.
 
     Returns:
-        A shape for each output, None without a rank; or None for an operator that is not treated here.
+        A shape for each output, None if its rank is unknown; or None for an operator that is not treated here.
     """
     if op.domain:
         return None
@@ -86,7 +86,7 @@ def _ints(value: KnownValue) -> list[SizeElement] | None:
 
 
 def _numbers(value: KnownValue) -> list[int] | None:
-    """The elements of a value if all of them are numbers."""
+    """The elements of a value if all are numbers, otherwise None."""
     return None if value is None or value.dtype == object else [int(x) for x in value.reshape(-1)]
 
 
@@ -110,7 +110,7 @@ def broadcast_size(sizes: Sequence[SizeElement]) -> SizeElement:
         elif size != 1:
             met += [s for s in _maxima(size, sizes) if s not in met]
     for size in met:
-        # Whatever the others are, they are equal to it or 1.
+        # The other sizes are equal to it or 1.
         if size is not None and (not isinstance(size, Size) or closer_bounds(size)[0] > 1):
             return size
     if not met:
@@ -128,11 +128,11 @@ def broadcast_size(sizes: Sequence[SizeElement]) -> SizeElement:
 
 
 def _maxima(size: int, sizes: Sequence[SizeElement]) -> list[int]:
-    """The sizes that a size stands for which is the greatest of those that one axis had before: each is it or 1.
+    """Splits a size that is the maximum of sizes of one axis into these sizes; the axis has one of them, or 1.
 
     Args:
         size: The size.
-        sizes: Of the axis. None is negative, so that what is no less than 0 and no less than one of them is that one.
+        sizes: Sizes of the axis. As none is negative, the maximum of 0 and one of them is that one.
     """
     if isinstance(size, Size) and len(size.terms) == 1:
         ((monomial, factor),) = size.terms.items()
@@ -186,7 +186,7 @@ def _reshape(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownVal
 
 
 def _rest(given: Dims, named: Dims) -> SizeElement:
-    """What is left of a tensor's elements for the one dimension that is not named."""
+    """The size of the one dimension that is not named: the elements left by the named ones."""
     left, named = list(given), list(named)
     for n in named[:]:
         # Also of sizes that may be zero: then the operator itself cannot say it.
@@ -278,7 +278,7 @@ def _one_hot(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownVal
 
 
 def _axes(value: KnownValue, given: Sequence[KnownValue], position: int, rank: int) -> list[int] | None:
-    """Axes that an operand names, all or the first ones without it; None if they are not known."""
+    """The axes in an operand, or without the operand all or the first ones; None if they are not known."""
     numbers = _numbers(value)
     if numbers is not None:
         return [a % rank for a in numbers]

@@ -84,12 +84,12 @@ def _symbolic(context: osi.ShapeInferenceContext, element: object) -> int | ir.S
 
 
 def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
-    """Follows symbols through a whole graph; what is known already stays.
+    """Follows symbols through a whole graph; known types stay.
 
     Args:
         model: The model, changed in place.
-        declared: The declared types of the model's values. Their symbols name unknown sizes (the number of
-            boxes that a detector finds), their numbers are trusted there.
+        declared: The declared types of the model's values. Their symbols name unknown sizes (the number of boxes that a
+            detector finds), where a size is unknown, their numbers are trusted.
     """
     graph = model.graph
     inputs = {name for value in graph.inputs for name in (value.shape.free_symbols() if value.shape else ())}
@@ -154,8 +154,8 @@ def _is_generated(name: str | None) -> bool:
 
 
 def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str], declared: int | str | None) -> int | str | None:
-    """A number if the expression is one, the declared name of a generated symbol, or the declared number of rows that
-    a loop makes, of which nothing is known.
+    """The number that an expression is; otherwise the declared name of a generated symbol, or the declared number of
+    rows of a loop if it is unknown.
     """
     if isinstance(d, int):
         return d
@@ -188,7 +188,7 @@ def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
     dims: list[Dim] = []
     for d in value.shape:
         symbol = d if isinstance(d, int) else d.value
-        # An expression over a generated symbol tells no more than the symbol itself.
+        # An expression over a generated symbol gives no more information than the symbol itself.
         made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
         dims.append(None if made_up else symbol if isinstance(symbol, int) else _without_ceiling(symbol))
     return TensorType(value.type.dtype, tuple(dims))

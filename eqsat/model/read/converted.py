@@ -2,8 +2,8 @@
 
 The converter writes attributes that became inputs (the bounds of Clip, the value of Pad) as float32, whatever the type
 of the tensor next to them. If it has no use for such an attribute (the value of a Pad that mirrors), it leaves it on
-the node. It reshapes operators that were computed on a matrix (Softmax before opset 13) there and back, and loses sizes
-of 0; of these it forgets Hardmax. It does not say where a Resize older than opset 11 samples.
+the node. It reshapes the operands of operators that were computed on a matrix (Softmax before opset 13) to a matrix and
+back, but loses sizes of 0 and forgets Hardmax. It drops the sample positions of a Resize older than opset 11.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ValuePlace = tuple[str, ...]
 
 
 def element_types(model: onnx.ModelProto) -> ElementTypes:
-    """Element type by name, as far as it is known, of all values that are not float32."""
+    """Element type by name of all values that are not float32, as far as it is known."""
     found: ElementTypes = {}
     try:
         typed = onnx.shape_inference.infer_shapes(model)
-    except Exception:  # onnx raises exceptions of many types here; the checks of the loader report what is wrong
+    except Exception:  # onnx raises exceptions of many types here; the checks of the loader report the error
         typed = model
     _collect(typed.graph, found)
     return found
@@ -75,7 +75,7 @@ def flattened(model: onnx.ModelProto) -> set[ValuePlace]:
 
 
 def keep_empty(model: onnx.ModelProto, results: set[ValuePlace]) -> None:
-    """Has such results reshaped to just the shape they had: 0 is a size there, and not the operand's."""
+    """Makes Reshape keep sizes of 0 in such results, instead of copying the operand's size."""
     if not results:
         return
     for where, graph in _graphs(model.graph):

@@ -1,7 +1,7 @@
 """Calls of functions that a model defines and a user declares become calls of the declared operator.
 
-The model's function must compute what the declaration says. It is compared step by step, for the attributes of each
-call: names do not matter, nor does the opset, as long as the pinned one only adds to the operators.
+The model's function must compute the same as the declaration. Both are compared step by step, for the attributes of
+each call. Names do not matter; opsets may differ if the pinned one only extends the operators.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ _Step = tuple[OpKey, object, tuple[object, ...]]
 def _program(
     function: ir.Function, bound: Mapping[str, AttrValue], version: int, known: Mapping[_Key, OpKey]
 ) -> tuple[list[_Step], tuple[object, ...]] | str:
-    """The steps of a function that depend on its operands, and its results; a text for what cannot be compared.
+    """The steps of a function that depend on its operands, and its results; a text if it cannot be compared.
 
-    Constants stand in the steps that read them, and identities are left out.
+    Constants are part of the steps that read them, and identities are left out.
     """
     names: dict[ir.Value | None, object] = {None: None}
     for i, value in enumerate(function.inputs):
@@ -163,7 +163,7 @@ def _program(
             names[node.outputs[0]] = operands[0]
             continue
         if op == _CAST_LIKE and isinstance(operands[0], tuple) and operands[0][0] == "constant":
-            # The type in which the number is stored does not matter where it holds the same number.
+            # The stored type of a number does not matter if the number is the same.
             names[node.outputs[0]] = ("cast like", operands[0][2:], operands[1])
             continue
         for k, value in enumerate(node.outputs):

@@ -1,4 +1,4 @@
-"""Sizes of a model's inputs: binds those that the caller gives, and knows what is left open."""
+"""Sizes of a model's inputs: binds those that the caller gives, and lists those that stay open."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def bind(model: ir.Model, dims: Mapping[str, Bound], place: str = "") -> bool:
 
 
 def require_agreement(model: ir.Model, dims: Mapping[str, Bound], place: str = "") -> None:
-    """Names the sizes because of which a model cannot have the types that it would have with given ones.
+    """Raises an error that names the given sizes that contradict each other.
 
     Args:
-        model: With its symbols, before they are bound; its types may be inferred.
+        model: The model before its symbols are bound; its types may be inferred.
         dims: Size by symbol.
         place: The file, for messages.
 
@@ -106,15 +106,16 @@ def require_agreement(model: ir.Model, dims: Mapping[str, Bound], place: str = "
 
 
 def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "") -> dict[str, FreeSize]:
-    """The sizes of a model's inputs that stay free, in order of first use; those that follow from others say so.
+    """The sizes of a model's inputs that stay free, in order of first use; those that follow from others are marked.
 
     Args:
-        model: As loaded; what was bound is not a symbol any more.
-        ranges: What the caller says of them.
+        model: The loaded model, without the symbols that were bound.
+        ranges: The ranges that the caller gives.
         place: The file, for messages.
 
     Raises:
-        ModelError: A range is given for what is not a symbol of the inputs, or for a size that has to be another one.
+        ModelError: A range is given for a name that is not a symbol of the inputs, or for a size that must have another
+            value.
     """
     known = symbols(model)
     ranges = by_known_names(ranges, model)
@@ -154,7 +155,7 @@ def require_ranks(inputs: Sequence[ir.Value]) -> None:
     """
     for value in inputs:
         if isinstance(value.type, ir.SequenceType | ir.OptionalType):
-            continue  # Opaque, as what is computed from it.
+            continue  # Opaque, like everything that is computed from it.
         if value.shape is None or value.dtype is None:
             raise OptimizationError(
                 "inputs of known rank are required",
@@ -199,7 +200,7 @@ def binding_hint(sizes: Mapping[str, FreeSize], settings: Sequence[str] = ()) ->
 
 
 def following_option(name: str, expression: str) -> str:
-    """The option that says what a size is in terms of others; empty where options have no such expressions."""
+    """The option that expresses a size by others; empty if options have no such expressions."""
     text = re.sub(r"floor\(([^()/+]*|\([^()/]*\))/(\d+)\)", r"\1//\2", expression).replace(" ", "")
     return "" if re.search(r"[A-Za-z]\w*\(|(?<!/)/(?!/)", text) else f"--dim {shlex.quote(f'{name}={text}')}"
 

@@ -1,7 +1,8 @@
-"""Normalizations that ONNX Runtime writes into ONNX's domain at opsets in which ONNX does not have them.
+"""Normalizations that ONNX Runtime writes into ONNX's domain although the model's opset lacks them.
 
 Its optimizer fuses a layer normalization whatever the opset of the model, and has an operator of its own for that
-without a mean. They wait in a domain of their own until the model is at the pinned opset, and become ONNX's there.
+without a mean. They get a domain of their own until the model is at the pinned opset, and become ONNX's operators
+there.
 """
 
 from __future__ import annotations

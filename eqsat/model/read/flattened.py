@@ -1,4 +1,4 @@
-"""Gives a file without functions the functions back that it was made from, so that its placement is read.
+"""Restores the functions of a file that was written without them, so that its placement can be read.
 
 The file has a record of them (:mod:`eqsat.model.write.record`). The record is never trusted: it is used only if
 inlining it gives the graph of the file once more, node for node and with the same marks. Other tools may rename tensors
@@ -23,12 +23,12 @@ from eqsat.model.write.record import read_record
 from eqsat.schema.metadata import COMPOSITE, COST, FUNCTIONS, KERNEL, REGION, RULE, TARGET, TARGETS
 
 _MARKS = (TARGET, REGION, COMPOSITE, KERNEL)
-"""What the nodes of a file without functions say, and the record as well."""
+"""The marks on the nodes of a file without functions; the record has them too."""
 _STALE = frozenset((*_MARKS, COST, RULE))
 
 
 def restore_functions(source: UncheckedModel) -> None:
-    """Replaces the nodes of a file without functions by those that it was made from, calls of functions.
+    """Replaces the nodes of a file without functions by the calls of functions that it was made from.
 
     If the record of them does not describe the file, marks of placement are removed from the nodes.
     """
@@ -113,17 +113,17 @@ def _is_placed(proto: onnx.ModelProto) -> bool:
 
 
 class _Contents:
-    """The nodes of graphs as comparable values.
+    """Graphs as comparable values.
 
-    Each value is numbered by what computes it, with the same numbers in every graph that is read: two graphs are equal
-    if they have equally many nodes of each kind. Of nodes that are alike, the first one is that of the other graph.
+    Each value is numbered by its computation, with the same numbers in all graphs: two graphs are equal if they have
+    the same number of nodes of each kind. Equal nodes correspond in the order in which they occur.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
 
     def of(self, graph: ir.Graph) -> Hashable:
-        """All that a main graph computes, but for the names inside of it."""
+        """Everything that a main graph computes, without the names inside."""
         known = {value: self._number("given", value.name) for value in (*graph.inputs, *graph.initializers.values())}
         nodes = self._nodes(graph, known)
         return nodes, tuple((value.name, known.get(value)) for value in graph.outputs)

@@ -1,4 +1,4 @@
-"""Calls of functions say all attributes: ``onnx.inliner`` forgets the defaults of those that a call leaves out."""
+"""Adds omitted attributes to calls of functions, because ``onnx.inliner`` ignores their defaults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _Key = tuple[str, str, str]
 def state_defaults(model: onnx.ModelProto, functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
     """Adds to each call the attributes that it leaves to the defaults of a function.
 
-    A function may hand an attribute without a default on to another one. Where a call leaves it out, the default of
-    the other one counts; such a call is one of a copy that does not hand it on.
+    A function may pass an attribute without a default on to another function. If a call omits it, the default of the
+    other function counts; such a call then calls a copy that does not pass it on.
 
     Args:
         model: Changed in place.
-        functions: Those of the model whose calls are completed.
+        functions: Functions of the model whose calls are completed.
 
     Returns:
         The copies, which are functions of the model.

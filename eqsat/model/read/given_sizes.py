@@ -1,4 +1,4 @@
-"""What the caller says of symbolic dimensions: numbers, ranges, lists of sizes, expressions of other dimensions."""
+"""The caller's values for symbolic dimensions: numbers, ranges, lists of sizes, expressions of other dimensions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from eqsat.errors import ModelError
 from eqsat.schema.free_sizes import FreeSize
 
 GivenSize = int | str | tuple[int, int | None] | tuple[int, int | None, int] | list[int] | FreeSize
-"""What the caller says of a symbolic dimension: its size; an expression of other dimensions, ``"P + S"``; its range,
-``(least, most)`` with a typical size or not; or ``[16, 128, 512]``, the sizes at which costs are taken."""
+"""A value for a symbolic dimension: its size; an expression of other dimensions, ``"P + S"``; its range, ``(least,
+most)`` or ``(least, most, typical)``; or ``[16, 128, 512]``, the sizes at which costs are evaluated.
+"""
 
 
 Bound = int | str
-"""What takes the place of a symbol: a number, or an expression of other symbols."""
+"""A replacement of a symbol: a number, or an expression of other symbols."""
 
 
 def split(dims: Mapping[str, GivenSize] | None, place: str = "") -> tuple[dict[str, Bound], dict[str, FreeSize]]:
-    """Sizes and expressions to bind, and ranges of sizes that stay free; one without a typical size has 0 there.
+    """Sizes and expressions to bind, and ranges of sizes that stay free; a missing typical size is 0.
 
     Raises:
         ModelError: One of them is neither.
@@ -59,7 +60,7 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
 
 
 def _read(size: Sequence[int | None] | FreeSize) -> FreeSize | None:
-    """A range as the caller writes it; None where the value is not a range."""
+    """A range in the caller's form; None if the value is not a range."""
     if isinstance(size, list):
         sizes = sorted({n for n in size if _is_size(n)})
         is_list = bool(sizes) and all(map(_is_size, size))

@@ -1,7 +1,7 @@
 """Loops whose bodies declare the number of the round, or the condition, as a tensor of one element.
 
-ONNX's definition knows scalars only, but ONNX Runtime hands over what the body declares, and PyTorch's exporter relies
-on it: such a body computes other shapes. Here the body takes scalars, and its own nodes see the tensors.
+ONNX only specifies scalars, but ONNX Runtime passes what the body declares, and PyTorch's exporter relies on it: such a
+body computes other shapes. Here the body receives scalars, and reshapes them for its nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _widen_inside(value: ir.Value, body: ir.Graph, taken: set[str]) -> None:
 
 
 def _scalar_condition(node: ir.Node, body: ir.Graph, hands_on: bool, taken: set[str]) -> None:
-    """Makes the conditions with which a loop begins and goes on scalars."""
+    """Makes the initial and the continuing conditions of a loop scalars."""
     begin, again, graph = node.inputs[1], body.outputs[0], node.graph
     assert isinstance(graph, ir.Graph)
     if begin is not None:

@@ -68,7 +68,7 @@ def _is_definition(function: ir.Function, op: OpKey, call: ir.Node, known: _Name
 
 
 def _signature(function: ir.Function, known: _Names) -> tuple[object, ...] | None:
-    """The computation of a function, without names; None if attributes refer to the function's own."""
+    """The computation of a function, without names; None if attributes refer to attributes of the function."""
     number: dict[ir.Value | None, int] = {None: -1}
     for value in function.inputs:
         number[value] = len(number)

@@ -1,4 +1,4 @@
-"""Free sizes with what is known of them from the operators: which follow from others, and what else has to hold."""
+"""Free sizes with the facts that operators imply: which sizes follow from others, and which conditions they meet."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def related(
 
     Args:
         sizes: Each with its range and a typical size.
-        requirements: Of the model.
-        given: What the caller says of them.
+        requirements: Requirements of the model.
+        given: The values that the caller gives.
         place: The file, for messages.
 
     Raises:
-        ModelError: The range of a size has nothing in common with what it has to be.
+        ModelError: The range of a size contains none of the values that it may have.
     """
     found = dict(sizes)
     if not requirements:
@@ -88,7 +88,7 @@ def disagreement(requirements: Sequence[Requirement], sizes: Mapping[str, int], 
 
 
 def sides_at(requirement: Requirement, sizes: Mapping[str, int], free: FreeSizes) -> tuple[int, int] | None:
-    """Both sizes of a requirement at some sizes, None where they are unknown."""
+    """Both sides of a requirement for given sizes, None where they are unknown."""
     try:
         a, b = (substituted(size_of(side, free), sizes) for side in (requirement.a, requirement.b))
     except Undecided:
@@ -97,7 +97,7 @@ def sides_at(requirement: Requirement, sizes: Mapping[str, int], free: FreeSizes
 
 
 def said(requirement: Requirement, sizes: Mapping[str, int], free: FreeSizes) -> str:
-    """``P + S = 7 and T = 9``, or ``M = 2, less than 3`` where a size has to be large enough."""
+    """``P + S = 7 and T = 9``, or ``M = 2, less than 3`` if a size is too small."""
     pair = sides_at(requirement, sizes, free)
     assert pair is not None
     texts = []

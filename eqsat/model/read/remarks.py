@@ -1,7 +1,7 @@
-"""What authors and tools have written on a model besides what it computes: documentation, metadata, denotations.
+"""Remarks of authors and tools in a model: documentation, metadata, denotations.
 
 The converter to newer opsets, the inliner and type inference lose some of it. It is collected before they run and put
-back afterwards, by the names of tensors: those stay.
+back afterwards, by the names of tensors, which stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.schema.metadata import QUANTIZATION
 
 _Path = tuple[tuple[str, str], ...]
-"""Where a graph is: of each node around it the first result, and the name of the attribute; outermost first."""
+"""The path to a graph: for each node around it, outermost first, the first result and the name of the attribute."""
 _Tensor = tuple[_Path, str]
 
 
@@ -55,8 +55,8 @@ def put_back(model: ir.Model, remarks: Remarks) -> None:
     """Adds the remarks that a model has lost.
 
     Args:
-        model: As loaded from the model that has them; changed in place.
-        remarks: What is there already wins.
+        model: The loaded model; changed in place.
+        remarks: The remarks before loading; those in the model take precedence.
     """
     _add(model.graph.metadata_props, remarks.graph.items())
     for path, graph in _graphs(model.graph, ()):

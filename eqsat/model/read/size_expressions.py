@@ -20,17 +20,17 @@ def expanded(
     written: Mapping[str, str],
     place: str = "",
 ) -> dict[str, str]:
-    """The same expressions, in symbols that have neither a number nor an expression.
+    """Rewrites expressions in symbols that have neither a number nor an expression.
 
     Args:
         given: Expressions by symbol.
         numbers: Sizes by symbol.
         known: All symbols.
-        written: By name in the file the symbol, where these differ.
+        written: Symbol by name in the file, where these differ.
         place: The file, for messages.
 
     Raises:
-        ModelError: One is no expression of symbols, or depends on itself.
+        ModelError: One is not an expression of symbols, or depends on itself.
     """
     texts = {name: _read(text, name, known, written, place) for name, text in given.items()}
     numerals = {name: str(size) for name, size in numbers.items()}

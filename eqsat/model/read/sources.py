@@ -82,7 +82,7 @@ def read(source: ModelSource) -> UncheckedModel:
         return parse_text(source)
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
-    if isinstance(exported := getattr(source, "model", None), ir.Model):  # what torch.onnx.export returns
+    if isinstance(exported := getattr(source, "model", None), ir.Model):  # the result of torch.onnx.export
         return _from_ir(exported)
     raise ModelError(
         "a path, bytes, ONNX text, onnx.ModelProto or onnx_ir.Model is required",
@@ -278,7 +278,7 @@ def _name_values(graph: ir.Graph) -> None:
 
 
 def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> UncheckedModel:
-    """A copy of the model without its big tensors; small external ones become part of it."""
+    """A copy of the model without its large tensors; small external ones become part of it."""
     check_nesting(model, place)
     light = onnx.ModelProto()
     for descriptor, value in model.ListFields():

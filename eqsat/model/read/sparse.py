@@ -1,4 +1,4 @@
-"""Sparse constants, which become dense ones before anything else looks at the model: no operator computes with them.
+"""Makes sparse constants dense before anything else reads the model: no operator computes with sparse ones.
 
 ONNX Runtime does the same. A sparse tensor lists the elements that are not zero and where they are, either by their
 position in row-major order or by their coordinates.

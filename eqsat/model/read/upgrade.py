@@ -79,7 +79,7 @@ def _is_said(node: onnx.NodeProto, version: int) -> bool:
 
 
 def _leave_out_defaults(model: onnx.ModelProto, version: int) -> None:
-    """Leaves out the attributes that only a newer opset has, where they say what is done without them."""
+    """Removes attributes that only a newer opset has, if they have the value that the older opset implies."""
     for node in _nodes(model):
         added = added_attributes(_key(node), version)
         if any(a.name in added for a in node.attribute):
@@ -100,7 +100,7 @@ def is_own(function: onnx.FunctionProto) -> bool:
 
 
 def inline_foreign(source: UncheckedModel) -> None:
-    """Inlines the functions that are not eqsat's own, and those of its own that are older than the pinned opset.
+    """Inlines the functions that are not eqsat's own, and those of eqsat that are older than the pinned opset.
 
     Raises:
         ModelError: The inliner refuses them, or would change what they compute.
@@ -156,7 +156,7 @@ def _require_convertible(function: onnx.FunctionProto, version: int) -> None:
 
 
 def _move_up(function: onnx.FunctionProto, version: int) -> None:
-    """Says that a function is of the model's opset where its operators mean the same there.
+    """Sets a function's opset to the model's if its operators mean the same there.
 
     The inliner converts what is older, and its converter gives up where it does not know a type.
     """
@@ -182,7 +182,7 @@ def _is_old_split(node: onnx.NodeProto, version: int) -> bool:
 
 
 def _respell(function: onnx.FunctionProto) -> None:
-    """Makes inputs of such attributes, and gives a Split without sizes the number of its parts."""
+    """Turns such attributes into inputs, and gives a Split without sizes the number of its parts."""
     version = next((e.version for e in function.opset_import if not e.domain), opset.PINNED_OPSET)
     for node in function.node:
         if _is_old_split(node, version) and len(node.input) < 2 and not any(a.name == "split" for a in node.attribute):
@@ -241,7 +241,7 @@ def _convert(source: UncheckedModel, version: int, changed: list[str], target: i
 
 
 def _told(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The declared types that inference does not find: those of unknown operators, and symbols."""
+    """The declared types that inference cannot find: those of unknown operators, and symbols."""
     if not model.graph.value_info:
         return []
     foreign = {o for n in model.graph.node if n.domain not in opset.OPSETS for o in n.output}
@@ -282,7 +282,7 @@ def _reason(error: Exception) -> str:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The opset of the default domain that a model imports, the pinned one if it imports none."""
+    """The opset of the default domain that a model imports; by default the pinned one."""
     imports = model.opset_import
     return next((e.version for e in imports if not opset.canonical_domain(e.domain)), opset.PINNED_OPSET)
 

@@ -20,18 +20,18 @@ def check_types(
     outputs: Sequence[TensorType | None],
     place: str,
 ) -> None:
-    """Raises where inputs, attributes and inferred outputs contradict each other.
+    """Raises an error if inputs, attributes and inferred outputs contradict each other.
 
     Args:
         op: The operator.
         attrs: Its attributes.
         inputs: Types of its inputs, None for an absent one.
         values: Their values where known.
-        outputs: Types that inference gave.
+        outputs: The inferred types.
         place: For the message.
 
     Raises:
-        ModelError: They do.
+        ModelError: They contradict each other.
     """
     node = CheckedNode(op, attrs, inputs, values, outputs)
     try:

@@ -17,7 +17,7 @@ def check_declared(node: onnx.NodeProto, operator: DeclaredOperator, place: str)
     """Checks the number of operands and results and the attributes of a node.
 
     Raises:
-        ModelError: They are not those of the declaration.
+        ModelError: They do not match the declaration.
     """
     op, names = operator.op, ", ".join(operator.inputs)
     given = list(node.input)

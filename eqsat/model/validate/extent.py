@@ -32,7 +32,7 @@ _Key = tuple[str, str, str]
 
 
 def check_shape(shape: Sequence[object], itemsize: float, place: str) -> None:
-    """A shape that an array can have.
+    """Checks that an array can have the shape.
 
     Raises:
         ModelError: It has too many dimensions, negative ones, or too many elements.
@@ -65,7 +65,7 @@ _POWER = re.compile(r"\*\*|\^")
 
 
 def check_symbol(text: str, place: str) -> None:
-    """Checks that an expression as a dimension can be computed: ``9**9**9**9`` is too large.
+    """Checks that the expression of a dimension can be computed: ``9**9**9**9`` is too large.
 
     Raises:
         ModelError: It is too long, or has powers or numbers beyond all sizes.
@@ -87,13 +87,13 @@ def check_symbol(text: str, place: str) -> None:
 
 
 def check_nesting(model: onnx.ModelProto, place: str) -> None:
-    """Checks that subgraphs are not nested too deeply, and operators not too many, before other code walks over them.
+    """Checks the depth of nested subgraphs and the number of operators, before other code walks over them.
 
     It works without recursion, because all later code may recurse.
 
     Raises:
         ModelError: They are nested too deeply.
-        LimitError: They are too many.
+        LimitError: There are too many operators.
     """
     if len(model.graph.node) > bounds.NODES:
         raise LimitError(
@@ -119,7 +119,7 @@ def subgraphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def check_brackets(text: str, place: str) -> None:
-    """The same for ONNX's text format, whose parser recurses.
+    """Checks the nesting in ONNX's text format, whose parser recurses.
 
     Raises:
         ModelError: There are too many levels of brackets.
@@ -140,11 +140,11 @@ def check_brackets(text: str, place: str) -> None:
 
 
 def check_calls(model: onnx.ModelProto, calls: Mapping[_Key, Sequence[_Key]], place: str) -> None:
-    """Checks how large the model becomes when functions are inlined, before that is done.
+    """Checks how large the model will become when functions are inlined.
 
     Args:
         model: Its functions do not call themselves.
-        calls: Per function those that it calls, with repetitions; callees come first.
+        calls: The calls in each function, with repetitions; callees come first.
         place: For messages.
 
     Raises:
@@ -175,7 +175,7 @@ def check_calls(model: onnx.ModelProto, calls: Mapping[_Key, Sequence[_Key]], pl
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Nodes and those of their subgraphs."""
+    """Nodes and the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for graph in subgraphs_of(node):

@@ -1,4 +1,4 @@
-"""Refuses attributes with which the ``onnx`` package would end the process.
+"""Refuses attributes that would crash the process inside the ``onnx`` package.
 
 Shape inference of the package runs in the checker, the inliner and the version converter as well, and each of them
 gives a function's attributes the values of a call. So calls of functions that pass an attribute on are checked as well.
@@ -36,7 +36,7 @@ def require_least(attributes: Iterable[onnx.AttributeProto], least: Mapping[str,
 
 
 def require_least_of(op: OpKey, attrs: Attrs, place: str) -> None:
-    """The same for an operator with attributes as eqsat holds them."""
+    """Checks an operator with attributes in eqsat's form."""
     for name, value in LEAST.get(op, {}).items():
         found = attr(attrs, name, value)
         if isinstance(found, int) and found < value:
@@ -48,7 +48,7 @@ def _below(name: str, least: int, found: int, place: str) -> ModelError:
 
 
 def least_of_calls(functions: Sequence[onnx.FunctionProto]) -> dict[CalledName, dict[str, int]]:
-    """The least values of functions' attributes: of those that a node takes over, in a function called there, too."""
+    """The least values of functions' attributes: those of the nodes that receive them, also inside called functions."""
     handed: dict[tuple[CalledName, str], list[tuple[CalledName, str]]] = {}
     for function in functions:
         for node in all_nodes(function.node):

@@ -83,7 +83,7 @@ class _Checker:
         self.least = least_of_calls(model.functions)
         if not model.ir_version:
             raise ModelError("a model with an IR version is required", place=self.source.place, actual="none")
-        # Old IR versions demand that initializers are inputs too; nothing else depends on the version.
+        # Old IR versions require that initializers are inputs too; nothing else depends on the version.
         model.ir_version = opset.IR_VERSION
         versions = self._versions(model.opset_import, "the model")
         for name in _duplicates(i.name for i in graph.input):
@@ -205,7 +205,7 @@ class _Checker:
     def _order(
         self, nodes: Sequence[onnx.NodeProto], known: dict[str, str], defined: dict[str, int], where: str
     ) -> list[int] | None:
-        """A topological order closest to the present one; None if the nodes are already in order."""
+        """The topological order closest to the present order; None if the nodes are already in order."""
         reads: list[list[int]] = []
         sorted_already = True
         for i, node in enumerate(nodes):

@@ -1,7 +1,7 @@
-"""What needs what, in an order in which it can be had: nodes after those that they read, functions after their callees.
+"""Orders by dependence: nodes after the nodes that they read, functions after their callees.
 
-``graphlib`` gives another order, and no circle that begins where a reader would look for it; ``networkx`` takes long to
-import.
+``graphlib`` gives another order, and its cycles do not begin where a reader would look for them; ``networkx`` takes
+long to import.
 """
 
 from __future__ import annotations

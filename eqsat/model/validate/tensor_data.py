@@ -44,7 +44,7 @@ def check_strings(tensor: onnx.TensorProto, place: str) -> None:
     """Checks that the tensor's strings, if it has any, are UTF-8, as the specification requires.
 
     Raises:
-        ModelError: One is not.
+        ModelError: A string is not UTF-8.
     """
     for content in tensor.string_data:
         try:

@@ -1,9 +1,10 @@
-"""A model without functions, for tools that know none: regions and composites are inlined, metadata say what was one.
+"""A model without functions, for tools that do not support them: regions and composites are inlined and recorded in
+metadata.
 
-Each node says on which target and in which region it runs. The nodes of a composite also name it and the kernel: the
-call that they replace. Tensors and nodes keep their names; of the kernels of one composite, all but the first get names
-with numbers where they would clash. The functions themselves are kept as a record among the model's metadata, from
-which :mod:`eqsat.model.read.flattened` makes the same model again.
+Each node names its target and region. The nodes of a composite also name the composite and the call that they replace,
+the kernel. Tensors and nodes keep their names; of the kernels of one composite, all but the first get names with
+numbers where they would clash. The functions themselves are kept as a record among the model's metadata, from which
+:mod:`eqsat.model.read.flattened` makes the same model again.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, FUNCTIONS, KERNEL, RULE, is_own_domain
 
 _OF_CALL = (CALL, FAMILY)
-"""What is true of a composite or a region as a whole, and of no node of it."""
+"""Metadata of a composite or a region as a whole, which none of its nodes gets."""
 _OF_ROOT = (COST, RULE)
 """Metadata that is written once for each kernel, on its last node."""
 
 
 def flat(model: ir.Model) -> ir.Model:
-    """The model without functions; not changed itself, tensors are shared.
+    """A copy of the model without functions; tensors are shared.
 
     Args:
-        model: Each function that it calls is part of it.
+        model: A model that contains each function that it calls.
     """
     record = record_of(model) if model.functions else ""
     model = model.clone()
@@ -38,13 +39,13 @@ def flat(model: ir.Model) -> ir.Model:
 
 
 def inline_functions(model: ir.Model) -> None:
-    """Inlines all functions in place, and leaves metadata of the nodes that say what they were part of."""
+    """Inlines all functions in place, and records in each node's metadata the functions that it came from."""
     scopes: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     for scope in scopes:
         for node in ir.traversal.RecursiveGraphIterator(scope):
             if node.op_identifier() not in model.functions:
                 continue
-            # Inlined nodes inherit what the call says.
+            # Inlined nodes inherit the metadata of the call.
             for key in _OF_CALL:
                 node.metadata_props.pop(key, None)
             if COMPOSITE in node.metadata_props:

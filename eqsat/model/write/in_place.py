@@ -16,7 +16,7 @@ _WRONG_IN_PLACE = frozenset({OpKey("ai.onnx.ml", "Normalizer")})
 
 
 def with_sizes_hidden(model: ir.Model) -> ir.Model:
-    """The model without the sizes of such results; the model itself, not changed, if there is none."""
+    """A copy of the model without the sizes of such results; the model itself if there are none."""
     if not _found(model):
         return model
     copy = model.clone()

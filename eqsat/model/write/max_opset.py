@@ -1,8 +1,7 @@
-"""What can be written at an opset that a file must not exceed, asked before a program is chosen.
+"""Decides before the search which operators can be written at the highest opset that the file may have.
 
-Whatever is newer is replaced by its definition when the file is written (:mod:`eqsat.model.write.older`), which may be
-far dearer than the operator. The search therefore begins with a model in which that is done already, and uses nothing
-that would be replaced.
+A newer operator is replaced by its definition when the file is written (:mod:`eqsat.model.write.older`), which may cost
+far more. The search therefore begins with a model in which these are replaced, and uses no others.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ def within_opset(model: ir.Model, bound: int | None) -> tuple[ir.Model, dict[OpK
     """The model without the operators that are newer than an opset, as far as these have definitions.
 
     Args:
-        model: As loaded; not changed.
-        bound: The newest opset; None for any.
+        model: The loaded model; not changed.
+        bound: The highest opset; None for any.
 
     Returns:
-        The model, itself if nothing in it is newer, and by operator that was replaced the opset that it needs.
+        The model, itself if nothing in it is newer, and the opset that each replaced operator needs.
 
     Raises:
-        ModelError: No file is written at that opset.
+        ModelError: No file can be written at that opset.
     """
     check_bound(bound)
     if bound is None or bound >= opset.PINNED_OPSET or not any(_newer(model, bound)):
@@ -55,7 +54,7 @@ def within_opset(model: ir.Model, bound: int | None) -> tuple[ir.Model, dict[OpK
 
 
 def newer_in(graph: ir.Graph, bound: int) -> list[Newer]:
-    """The operators of a body, and of those in it, that cannot be written at an opset.
+    """The operators of a body and its subgraphs that cannot be written at an opset.
 
     Args:
         graph: A body of the model as loaded.
@@ -87,8 +86,9 @@ def opset_needed(
         attrs: Its attributes.
         inputs: Types of its operands, None for an absent or unknown one.
         outputs: Types of its results, None for one that nothing reads.
-        constant: Which operands are constants with elements, and so may have been attributes; None for an absent one.
-        wanted: Where to begin.
+        constant: Whether each operand is a constant with elements, which older opsets write as an attribute; None if
+            absent.
+        wanted: The first opset to try.
     """
     if op.domain or any(isinstance(value, GraphAttr | OpaqueAttr) for _, value in attrs):
         return wanted
@@ -121,12 +121,12 @@ def _typed(value: ir.Value, kind: TensorType | None) -> ir.Value:
 def opset_of_body(body: Body, inputs: tuple[TensorType | None, ...], wanted: int) -> int:
     """The least opset from ``wanted`` on at which all operators of a definition can be written.
 
-    In a file, the definition of a composite or a function must stay what it is, or readers do not know it again.
+    The definition of a composite or a function must not change in a file, or readers cannot recognize it.
 
     Args:
         body: The definition.
         inputs: Types of its inputs.
-        wanted: Where to begin.
+        wanted: The first opset to try.
     """
     try:
         types = infer_body(body, inputs)

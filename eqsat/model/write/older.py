@@ -2,9 +2,8 @@
 
 In memory every model is at the pinned opset, which is newer than what most runtimes load. A file is written as old as
 its input was, if the operators in it exist there with the same meaning. Some are spelled differently there: axes were
-attributes before they were inputs. An operator that is newer than the caller allows is replaced by its definition.
-What could be expressed when is the standard's history; it stands here and in :mod:`eqsat.schema.versions`, and not with
-what operators do today.
+attributes before they were inputs. An operator that is newer than the caller allows is replaced by its definition. This
+history of the standard is only here and in :mod:`eqsat.schema.versions`, apart from today's operators.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from eqsat.schema.types import AttrValue, OpKey, TensorType, tensor_type
 from eqsat.schema.versions import BECAME_INPUT, SOURCE_OPSET, history, ir_version_of, schema_at
 
 OLDEST = 7
-"""The oldest opset that is written; ONNX Runtime loads none that is older."""
+"""The oldest opset that is written; ONNX Runtime does not load older ones."""
 FUNCTIONS_IR = 8
 """The IR version from which on models have functions."""
 _OWN_INITIALIZERS_IR = 4
@@ -131,7 +130,7 @@ def least_opset(node: ir.Node, types: Mapping[ir.Value, TensorType | None], want
 
 
 def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> OlderForm | None:
-    """How a node is written at an opset; None if it cannot be."""
+    """The form of a node at an opset; None if it has none."""
     op = op_key(node)
     schema = schema_at(op.name, version)
     if schema is None or not _is_expressible(node, op.name, types, version):
@@ -172,7 +171,7 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
 
 
 def _unknown_references(node: ir.Node, version: int) -> set[str]:
-    """The attributes of a node that refer to those of a function, and that its operator does not have at an opset."""
+    """Attributes of a node that refer to attributes of a function, and that its operator lacks at an opset."""
     references = {name for name, a in node.attributes.items() if a.is_ref()}
     schema = schema_at(node.op_type, version) if references and not node.domain else None
     return set() if schema is None else references - set(schema.attributes)
@@ -230,7 +229,7 @@ def _resize(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version:
 
 
 def _reduced(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
-    """Without axes all are reduced, unless an attribute that is newer says that none is."""
+    """Without axes all are reduced, unless ``noop_with_empty_axes``, a newer attribute, says otherwise."""
     noop = _complete(node).get("noop_with_empty_axes", 0)
     return version >= BECAME_INPUT[node.op_type][1] or not noop or len(node.inputs) > 1
 

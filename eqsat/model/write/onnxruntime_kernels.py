@@ -33,7 +33,7 @@ def has_kernel(op: OpKey, inputs: TensorTypes, outputs: TensorTypes = ()) -> boo
 
     Args:
         op: The operator.
-        inputs: Types of its inputs, None for an absent or unknown one, which excludes no kernel.
+        inputs: Types of its inputs, None for an absent or unknown one, which any kernel accepts.
         outputs: Types of its outputs.
     """
     if op in _NOTHING_OF_NOTHING and any(t is not None and t.elements == 0 for t in (*inputs, *outputs)):

@@ -1,4 +1,4 @@
-"""The nodes and functions of a model as text: what a file without functions keeps of them.
+"""The nodes and functions of a model as text, which a file without functions contains.
 
 Weights are not part of the record. Those in bodies of control flow are replaced by their hash and stay where they are.
 """
@@ -48,18 +48,18 @@ def read_record(text: str, model: onnx.ModelProto) -> onnx.ModelProto:
     """The record of a model with its tensors.
 
     Args:
-        text: The record; it may come from anywhere.
+        text: The record, which is not trusted.
         model: The model without functions, which has the tensors.
 
     Raises:
-        ValueError: The text is not a record, or the model lacks a tensor of it.
+        ValueError: The text is not a record, or the model lacks one of its tensors.
     """
     record = onnx.ModelProto()
     try:
         record.ParseFromString(unpacked(text, MOST))
     except ValueError:
         raise
-    except Exception as error:  # what protobuf raises depends on how it was built
+    except Exception as error:  # the exceptions of protobuf depend on how it was built
         raise ValueError(str(error)) from error
     missing = [tensor for tensor in _tensors(record) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     if missing:

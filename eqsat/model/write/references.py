@@ -20,8 +20,8 @@ def bind_references(model: ir.Model, wanted: Callable[[ir.Node], AbstractSet[str
 
     Args:
         model: Changed in place.
-        wanted: The attributes of a node of a function whose references are replaced. References to what a call itself
-            takes from the function around it stay.
+        wanted: The attributes of a node of a function whose references are replaced. References that a call itself
+            takes from the enclosing function stay.
     """
     functions: list[ir.Function] = []
     taken = {f.name for f in model.functions.values()}
@@ -52,7 +52,7 @@ def bind_references(model: ir.Model, wanted: Callable[[ir.Node], AbstractSet[str
 
 
 def _attribute(function: ir.Function, call: ir.Node, name: str) -> ir.Attr | None:
-    """What a call gives, or the function's default."""
+    """The attribute of a call, otherwise the function's default."""
     return call.attributes.get(name) or function.attributes.get(name)
 
 

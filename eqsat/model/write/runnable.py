@@ -1,8 +1,8 @@
 """Replaces operators without a kernel in ONNX Runtime by their definitions, so that it runs the file.
 
 ONNX Runtime executes such an operator by its definition, if the operators in it are the same at the opset of the model.
-The opset that eqsat writes is newer than most definitions, so a model that ran at the opset of the input might not run
-any more. The definition is therefore written instead of the operator, for the given types. In memory the operator
+The opset that eqsat writes is newer than most definitions, so a model that ran at the opset of the input might no
+longer run. The definition is therefore written instead of the operator, for the given types. In memory the operator
 stays.
 """
 
@@ -38,7 +38,7 @@ def runs_alone(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorType
     """Whether ONNX Runtime runs an operator itself: by a kernel, or by a definition that is still up to date.
 
     Args:
-        op: The operator. An operator of another domain is a function, of which each operator is checked.
+        op: The operator. An operator of another domain is a function; each of its operators is checked.
         attrs: Its attributes.
         inputs: Types of its inputs.
         outputs: Types of its outputs.
@@ -88,12 +88,12 @@ def with_runnable(model: ir.Model) -> ir.Model:
 
 
 def replace_by_definitions(model: ir.Model, types: _Inner, is_wanted: Callable[[ir.Node], bool]) -> None:
-    """Replaces operators by their definitions, and what is in those in the same way.
+    """Replaces operators by their definitions, also inside these definitions.
 
     Args:
         model: Changed in place.
-        types: Types of the values in functions; those that are made are added.
-        is_wanted: Whether a node is to be replaced; one without a definition stays.
+        types: Types of the values in functions; types of new values are added.
+        is_wanted: Whether to replace a node; one without a definition stays.
     """
     taken = names_of(model)
     for scope in scopes(model):
@@ -121,7 +121,9 @@ def _definition_of(node: ir.Node, types: _Inner) -> Body | None:
 
 @lru_cache(maxsize=4096)
 def _defined(op: OpKey, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -> bool:
-    """Whether ONNX Runtime accepts the definition of an operator: nothing in it has changed since it was written."""
+    """Whether ONNX Runtime accepts the definition of an operator: its operators have not changed since it was
+    written.
+    """
     version = definition_opset(op)
     body = _definition(op, attrs, inputs) if version is not None else None
     if version is None or body is None:
@@ -193,7 +195,7 @@ def _of_scalars(inputs: TensorTypes) -> Body | None:
 
 
 def _definition(op: OpKey, attrs: Attrs, inputs: TensorTypes) -> Body | None:
-    """The definition of an operator for the inputs that it has."""
+    """The definition of an operator for its inputs."""
     if any(isinstance(value, GraphAttr | OpaqueAttr) for _, value in attrs):
         return None
     body = definition(op, attrs, inputs)
@@ -208,7 +210,7 @@ _Typed = list[tuple[BodyNode, Sequence[TensorType | None], Sequence[TensorType |
 
 
 def _typed(body: Body, inputs: TensorTypes) -> _Typed | None:
-    """The nodes of a body with the types of their operands and results; None where they are not known."""
+    """The nodes of a body with the types of their operands and results; None where these are not known."""
     try:
         types = infer_body(body, [*inputs, *[None] * (body.inputs - len(inputs))])
     except ModelError:
@@ -252,7 +254,7 @@ def _instead(node: ir.Node, inner: _Inner) -> Body | None:
 
 
 def names_of(model: ir.Model) -> set[str]:
-    """Names of all values and nodes: those of subgraphs must differ from those around them."""
+    """Names of all values and nodes; those in subgraphs must differ from those outside."""
     found: set[str] = set()
     for scope in scopes(model):
         found |= {v.name or "" for v in scope.inputs}
@@ -301,7 +303,7 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> list[
     made[-1].metadata_props.update(node.metadata_props)
     made[-1].doc_string = node.doc_string
     for step in made[:-1]:
-        # The cost is that of all of them together.
+        # The cost is that of all these nodes together.
         step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != COST})
     ir.convenience.replace_nodes_and_values(scope, node, [node], made, kept, results)
     return made

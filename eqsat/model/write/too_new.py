@@ -31,13 +31,13 @@ class Newer:
 
     @classmethod
     def of(cls, node: ir.Node, needed: int) -> Newer:
-        """A node, called by its first output if it has no name."""
+        """Describes a node; one without a name is called after its first output."""
         named = (node.name, *(v.name for v in node.outputs), node.op_type)
         return cls(next(name for name in named if name), op_key(node), needed)
 
 
 class TooNewError(ModelError):
-    """Operators of a model that need a newer opset than its file may have, and that nothing stands for.
+    """Operators of a model that need a newer opset than its file may have, and that have no replacement.
 
     Args:
         found: The operators, at least one.

@@ -19,7 +19,7 @@ from eqsat.schema.metadata import COST
 
 
 def with_pads_unmerged(model: ir.Model) -> ir.Model:
-    """The model with such a Reshape after each such Pad; the model itself, not changed, if there is none."""
+    """A copy of the model with a Reshape after each such Pad; the model itself if there is none."""
     if not _found(model):
         return model
     copy = model.clone()
@@ -80,7 +80,7 @@ def _keep_apart(pad: ir.Node, rank: int, taken: set[str]) -> None:
     scope = pad.graph
     assert scope is not None
     shape, kept = (ir.Value(name=unused(f"{padded.name}_{what}", taken)) for what in ("as_it_is", "kept"))
-    # Zeros stand for the sizes that there are.
+    # Reshape keeps a size that is given as 0.
     sizes = ir.Attr("value", ir.AttributeType.TENSOR, tensor_of(np.zeros(rank, np.int64), ir.DataType.INT64))
     kept.type, kept.shape = padded.type, padded.shape
     made = [

@@ -34,7 +34,7 @@ def with_definitions(model: ir.Model) -> ir.Model:
 
 
 def add_definitions(model: ir.Model) -> None:
-    """The same, in place."""
+    """The same in place."""
     writer = _Writer(model)
     calls = [node for node in _nodes(model) if _is_missing(model, node)]
     # The names depend on the definitions, not on the order of the calls.
@@ -85,8 +85,8 @@ def define(op: OpKey, body: Body, inputs: tuple[str, ...] = (), attrs: Attrs = (
     """A body as an ONNX function.
 
     Args:
-        op: Domain and name.
-        body: What it computes.
+        op: Domain and name of the function.
+        body: The computation.
         inputs: Names of its inputs.
         attrs: Attributes that calls may give; their values are part of the body.
     """
