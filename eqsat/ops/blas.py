@@ -1,8 +1,8 @@
-"""How many threads NumPy's matrix products use while a model runs: one, and all of them for a large product.
+"""The threads of NumPy's matrix products while a model runs: one, or all of them for a large product.
 
 The threads of a product wait for each other. A product that takes a tenth of a millisecond gains nothing from a second
 thread, and where other processes use the cores, it waits for the slowest one: then two threads take ten times as long
-as one, and as much more of the processor, since OpenBLAS waits by counting.
+as one, and far more CPU time, since OpenBLAS waits in a busy loop.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Threads:
 
 
 def _library() -> Any:
-    """NumPy's BLAS; None where it cannot be told how many threads to use."""
+    """NumPy's BLAS; None if its number of threads cannot be set."""
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -80,7 +80,7 @@ _THREADS = _Threads()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Products use one thread, except those of :func:`all_threads`. Afterwards they use as many as before."""
+    """Limits products to one thread, except those of :func:`all_threads`; restores the number of threads afterwards."""
     _THREADS.enter()
     try:
         yield

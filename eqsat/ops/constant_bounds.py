@@ -109,7 +109,7 @@ def _times(a: float, b: float) -> float:
 def _multiplied(operands: Sequence[ConstantBounds], types: _Types, attrs: Attrs) -> ConstantBounds:
     a, b = operands[:2]
     floor = _times(a.floor, b.floor)
-    # Where a factor is zero, the largest element of a slice may vanish with it.
+    # If a factor is zero, the largest element of a slice may become zero.
     peak = max(floor, 0.0 if b.zero else _times(a.peak, b.floor), 0.0 if a.zero else _times(b.peak, a.floor))
     return ConstantBounds(
         _times(a.most, b.most), _times(a.least, b.least), a.zero or b.zero, a.negative or b.negative, floor, peak

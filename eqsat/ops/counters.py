@@ -276,7 +276,7 @@ def support_vectors(node: CountedNode) -> int:
 
 
 def trees(node: CountedNode) -> int:
-    """One a comparison, of which each tree makes as many as if it were balanced."""
+    """One for each comparison, as many as if each tree were balanced."""
     nodes = len(node.integers("nodes_featureids"))
     count = len(set(node.integers("nodes_treeids"))) or len(node.integers("tree_roots")) or 1
     shape = node.shape(0)

@@ -17,17 +17,17 @@ from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import AttrValue, OpKey, TensorAttr, TensorType, TensorTypes
 
 BodyOf = Callable[[Mapping[str, AttrValue], TensorTypes], Body | None]
-"""The body for attributes (defaults filled in) and types of the inputs; None for those that it does not cover."""
+"""The body for attributes (with defaults) and types of the inputs; None for those that it does not support."""
 
 
 class BodyWriter:
-    """Writes a body, one operator after the other; values are numbers.
+    """Writes a body operator by operator; values are numbers.
 
     Args:
         inputs: Types of the inputs, None for an absent one.
 
     Attributes:
-        dtype: Element type that it computes in, the first input's unless it is set.
+        dtype: Element type that it computes in; by default that of the first input.
     """
 
     def __init__(self, inputs: TensorTypes) -> None:
@@ -84,7 +84,7 @@ class BodyWriter:
 
 
 def number(types: TensorTypes, index: int, axis: int) -> int | None:
-    """A dimension of an input that is a number, else None."""
+    """A dimension of an input, None if it is not a number."""
     known = types[index] if index < len(types) else None
     if known is None or known.shape is None or not -len(known.shape) <= axis < len(known.shape):
         return None

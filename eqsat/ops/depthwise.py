@@ -1,8 +1,7 @@
-"""Depthwise convolution: sums of shifted products, as BLAS has nothing to gain from one channel a group.
+"""Depthwise convolution: sums of shifted products, because BLAS gains nothing with one channel per group.
 
-Numpy is fast where the innermost axis is long and contiguous. Wide images are therefore processed as they are,
-with strides undone first by splitting them into phases; small images with many channels are processed
-channels-last.
+Numpy is fast where the innermost axis is long and contiguous. Wide images are therefore processed in their layout,
+after strides are removed by splitting into phases; small images with many channels are processed channels-last.
 """
 
 from __future__ import annotations

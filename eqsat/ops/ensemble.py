@@ -27,16 +27,16 @@ class Ensemble:
 
     Attributes:
         feature: The feature that a node compares.
-        threshold: What it is compared with.
+        threshold: The number that it is compared with.
         mode: The comparison, a position in :data:`COMPARISONS`.
         missing: Whether a feature that is not a number leads to the true child.
-        true: The child for features for which the comparison holds.
-        false: The other child.
-        roots: Of the trees, in the order in which their results are added up.
-        first: Where the entries of each leaf begin, and where those of the last one end.
+        true: The child for a true comparison.
+        false: The child for a false comparison.
+        roots: Roots of the trees, in the order in which their results are added up.
+        first: The first entry of each leaf, and the end of the last leaf's entries.
         target: The target of each entry.
-        weight: What the entry adds to it.
-        targets: How many targets there are.
+        weight: The number that the entry adds to its target.
+        targets: Number of targets.
     """
 
     feature: np.ndarray
@@ -84,11 +84,11 @@ class Ensemble:
         return holds
 
     def results(self, x: np.ndarray, aggregate: str) -> np.ndarray:
-        """What the trees say of each row together: rows, targets, in the type of the weights.
+        """The joint result of the trees for each row: rows, targets, in the type of the weights.
 
         Args:
             x: Rows of at least as many features as the nodes compare.
-            aggregate: ``SUM``, ``AVERAGE``, ``MIN`` or ``MAX``; a target of which no tree says anything is 0.
+            aggregate: ``SUM``, ``AVERAGE``, ``MIN`` or ``MAX``; a target that no tree names is 0.
         """
         leaves = self.leaves(x)
         counts = np.diff(self.first)
@@ -138,11 +138,11 @@ def ensemble(attrs: Mapping[str, Any], dtype: Any) -> Ensemble:
     """The ensemble of an operator with complete attributes, which may not be modified afterwards.
 
     Args:
-        attrs: Those of ``TreeEnsembleRegressor``, ``TreeEnsembleClassifier`` or ``TreeEnsemble``.
+        attrs: Attributes of ``TreeEnsembleRegressor``, ``TreeEnsembleClassifier`` or ``TreeEnsemble``.
         dtype: Type of thresholds and weights: float32 or float64.
 
     Raises:
-        ValueError: They are no ensemble of trees.
+        ValueError: They do not describe an ensemble of trees.
     """
     return _ensemble(_Same(attrs), np.dtype(dtype))
 

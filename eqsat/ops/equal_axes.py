@@ -17,12 +17,12 @@ from eqsat.ops.checks.check import CheckedNode
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Axes that belong together.
+    """Axes of operands that have one size.
 
     Attributes:
         axes: Number of the operand, and the axis, not negative.
         repeats: Whether axes of one element repeat.
-        size: The size of all of them, where the operator says it.
+        size: The size of all of them, if the operator specifies it.
     """
 
     axes: tuple[tuple[int, int], ...]
@@ -150,7 +150,7 @@ def features(*numbers: int) -> EqualAxesRule:
 
 
 def convolution(x: int = 0, w: int = 1, bias: int = 2) -> EqualAxesRule:
-    """Channels of the operand, of which each group has as many as the weight says, and filters."""
+    """Channels of the operand (in each group as many as the weight has), and filters."""
 
     def rule(node: CheckedNode) -> Iterator[Together]:
         per_group = node.dim(w, 1)
@@ -181,7 +181,7 @@ def recurrent(node: CheckedNode) -> Iterator[Together]:
 
 
 def transposed_recurrent(node: CheckedNode) -> Iterator[Together]:
-    """The same of one whose weights are transposed."""
+    """The same for a layer with transposed weights."""
     yield from _equal(node, (0, 1), (4, 0), (5, 1), (6, 1))
     yield from _equal(node, (0, 2), (1, 1))
     yield from _equal(node, (2, 1), (5, 2), (6, 2))
@@ -215,7 +215,7 @@ def columns(node: CheckedNode) -> Iterator[Together]:
 
 
 def expanded(node: CheckedNode) -> Iterator[Together]:
-    """Axes that are as long as the shape says, or of one element."""
+    """Axes of the size that the shape specifies, or of one element."""
     rank, shape = node.rank(0), node.value(1)
     if rank is None or shape is None:
         return

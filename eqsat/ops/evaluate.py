@@ -1,4 +1,4 @@
-"""Evaluation of one operator on arrays: our kernel where there is one, else ``onnx.reference``.
+"""Evaluation of one operator on arrays: eqsat's kernel if there is one, otherwise ``onnx.reference``.
 
 Constant folding and the executor share this; only whole models need more (see ``eqsat/execute``).
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eqsat.ops.reference import ReferenceNode
 
 TensorValue = Any
-"""What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
+"""A value along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
 
 EvaluateOperator = Callable[[Sequence[TensorValue]], tuple[TensorValue, ...]]
 
@@ -41,21 +41,21 @@ EvaluateOperator = Callable[[Sequence[TensorValue]], tuple[TensorValue, ...]]
 def evaluate(
     op: OpKey, attrs: Attrs, inputs: Sequence[np.ndarray | None], outputs: int = 1
 ) -> tuple[np.ndarray | None, ...]:
-    """Evaluate one operator of the pinned opset, of ``com.microsoft``, or a function of ours.
+    """Evaluates one operator of the pinned opset, of ``com.microsoft``, or a function of eqsat.
 
     Args:
         op: The operator.
         attrs: Its attributes; defaults need not be filled in.
         inputs: Arrays, None for an absent optional input. The values that its subgraphs capture
             follow the operator's own inputs, in the order of ``GraphAttr.captured``.
-        outputs: How many outputs are wanted.
+        outputs: Number of outputs wanted.
 
     Raises:
         ExecutionError: There is no implementation, or it refuses these inputs.
-        LimitError: It takes more memory or work than there is left.
+        LimitError: It takes more memory or work than is left.
     """
     if op == _CONSTANT:
-        # Apart, because its attributes are too big to be keys of a cache.
+        # A function of its own, because its attributes are too large to be keys of a cache.
         constant = constant_value(attrs)
         if constant is None:
             actual = ", ".join(name for name, _ in attrs) or "none"
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def evaluate_body(body: Body, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray | None, ...]:
-    """Evaluate a straight-line program.
+    """Evaluates a straight-line program.
 
     Args:
         body: The program.
@@ -93,7 +93,7 @@ _CONSTANT = OpKey("", "Constant")
 
 
 def constant_value(attrs: Attrs) -> np.ndarray | None:
-    """Value of a ``Constant`` node, None where it is sparse."""
+    """Value of a ``Constant`` node, None if it is sparse."""
     for name, value in attrs:
         if isinstance(value, TensorAttr):
             return value.array
@@ -125,14 +125,14 @@ def operation(
     protos: Callable[[], Sequence[onnx.AttributeProto]],
     place: str = "",
 ) -> EvaluateOperator:
-    """What evaluates a node, chosen once and called for each run.
+    """The function that evaluates a node, chosen once and called for each run.
 
     Args:
-        op: The operator; functions and control flow with captured values are the caller's.
+        op: The operator. The caller handles functions and control flow with captured values.
         attrs: Its attributes; defaults are filled in here.
         version: Opset of its domain, None for the pinned one.
-        outputs: How many outputs it has.
-        protos: Its attributes as protobuf, asked for only where ``onnx.reference`` must help.
+        outputs: Number of its outputs.
+        protos: Returns its attributes as protobuf; only called if ``onnx.reference`` is needed.
         place: Where the node is, for messages.
 
     Raises:
@@ -243,13 +243,13 @@ def _width(inputs: Sequence[TensorValue]) -> int:
 def fold(
     op: OpKey, attrs: Attrs, inputs: Sequence[np.ndarray | None], outputs: int = 1, *, largest: int = 0
 ) -> tuple[np.ndarray | None, ...]:
-    """Evaluate an operator whose operands are constants, if the result is worth being stored.
+    """Evaluates an operator whose operands are constants, if the result is worth storing.
 
     Args:
         op: The operator.
         attrs: Its attributes.
         inputs: Its operands.
-        outputs: How many outputs are wanted.
+        outputs: Number of outputs wanted.
         largest: Elements of the largest constant of the model: results of that size are worth it.
 
     Raises:
@@ -272,7 +272,7 @@ def fold(
 
 
 def may_fold(need: Need, largest: int = 0) -> bool:
-    """Whether a constant that needs so much is computed once and stored; ``largest`` as in :func:`fold`."""
+    """Whether to compute a constant with such needs once and store it; ``largest`` as in :func:`fold`."""
     return need.elements <= max(bounds.FOLD_ELEMENTS, 2 * largest) and need.operations <= bounds.FOLD_OPERATIONS
 
 
@@ -353,14 +353,14 @@ def _defined(
         try:
             return prepared(inputs)[:outputs]
         except ExecutionError as error:
-            # The operators of the definition stand nowhere in the model.
+            # The operators of the definition are not in the model.
             raise _failure(ValueError(error.hint or str(error)), inputs, place) from error
 
     return call
 
 
 class _Prepared:
-    """A body whose operators are chosen once: attributes of trained models are too big to look up in each run."""
+    """A body whose operators are chosen once: attributes of trained models are too large to look up in each run."""
 
     def __init__(self, body: Body) -> None:
         self._body = body

@@ -1,9 +1,9 @@
 """Bounds on the numbers in a constant that is too large to be computed during saturation: interval arithmetic.
 
-Weights are folded after extraction, and only those that are chosen. Whether a folded one would leave the range of its
-type must be known before, when the rule is applied that makes it. So each large constant has bounds of the magnitudes
-of its elements and of their scales (:mod:`eqsat.ops.wide`), and each operator that rules fold into weights gives
-the bounds of its result. If no bounds are known, the rule does not apply.
+Weights are folded after extraction, and only chosen ones. But whether a folded weight stays within the range of its
+type must be known when the rule that makes it is applied. So each large constant has bounds of the magnitudes of its
+elements and of their scales (:mod:`eqsat.ops.wide`), and each operator that rules fold into weights gives the bounds of
+its result. If no bounds are known, the rule does not apply.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def bounds_of_wide(constant: Wide) -> ConstantBounds:
 
 
 def misfit_of_bounds(bounds: ConstantBounds, dtype: ir.DataType, *, contracted: bool = False) -> str:
-    """As :func:`eqsat.ops.wide.misfit` for a constant of which only bounds are known."""
+    """:func:`eqsat.ops.wide.misfit` for a constant with known bounds only."""
     if dtype not in FLOATS:
         return ""
     name = dtype_name(dtype)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Magnitude:
-    """What bounds a result.
+    """Properties that bound a result.
 
     Attributes:
-        operands: Each element of the result is an element of one of these operands, or zero, but for its sign.
-        of_all: The same of all operands.
-        ordinary: The result is a sum of products or the value of a bounded function: a number far inside of the range
-            of its type.
+        operands: Each element of the result is, except for its sign, zero or an element of one of these operands.
+        of_all: The same for all operands.
+        ordinary: The result is a sum of products or the value of a bounded function: a number far inside the range of
+            its type.
     """
 
     operands: tuple[int, ...] = ()

@@ -12,11 +12,11 @@ from eqsat.schema.types import Attributes
 
 
 class Need(NamedTuple):
-    """What computing one operator takes.
+    """The memory and work that one operator takes.
 
     Attributes:
         elements: Elements of its results, and of temporary arrays.
-        operations: As fast as those of a matrix product; slower ones count more than once.
+        operations: Number of operations at the speed of a matrix product; slower ones count more than once.
     """
 
     elements: int
@@ -24,7 +24,7 @@ class Need(NamedTuple):
 
 
 SLOW = 16
-"""What one operation outside of a matrix product counts."""
+"""Weight of one operation outside of a matrix product."""
 
 GivenOperands = Sequence[Any]
 """Arrays, or other objects with a shape; contents are read only from inputs that are shapes, counts and the like."""

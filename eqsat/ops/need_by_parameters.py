@@ -143,7 +143,7 @@ def need_support_vectors(attrs: Attributes, inputs: GivenOperands) -> Need:
 
 
 def need_trees(attrs: Attributes, inputs: GivenOperands) -> Need:
-    """As if each row met all nodes: trees are not counted, since their lists may be long."""
+    """Counts as if each row met all nodes: to count the trees, long lists would have to be read."""
     x = inputs[0]
     rows = x.shape[0] if len(x.shape) > 1 else 1
     labels = attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or ()
@@ -172,7 +172,7 @@ def need_split_to_sequence(attrs: Attributes, inputs: GivenOperands) -> Need:
 
 
 def need_string_concat(attrs: Attributes, inputs: GivenOperands) -> Need:
-    """Characters, not elements: strings grow when there are few of them."""
+    """Counts characters instead of elements: even a few strings may grow."""
     size = broadcast_size([x.shape for x in inputs])
     return made(size * (8 + sum(_longest(x) for x in inputs) // 8))
 

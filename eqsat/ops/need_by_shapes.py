@@ -14,9 +14,9 @@ def _slide(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], filte
     """Windows over a padded array.
 
     Args:
-        attrs: With strides, dilations, pads and the like.
-        shape: Of the input.
-        kernel: Of a window.
+        attrs: Strides, dilations, pads and the like.
+        shape: Shape of the input.
+        kernel: Sizes of a window.
         filters: Channels of the result.
         depth: Channels that one of them reads; 0 for a pooling.
     """

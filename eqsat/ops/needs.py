@@ -1,8 +1,8 @@
 """The needs of an operator, known before it is computed: the elements that it allocates, and its operations.
 
-A few operators make much of little: an Expand of one number, a product of two vectors, a window in a sea of padding.
-Each declares a function, which reads only shapes and parameters and costs microseconds; all others need no more
-than some times their operands. Sizes are Python's integers, so that nothing overflows.
+A few operators make large results from small operands: an Expand of one number, a product of two vectors, a window with
+wide padding. Each declares a function that reads only shapes and parameters and takes microseconds; all others need at
+most a few times their operands. Sizes are Python's integers, so that nothing overflows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def need_of(op: OpKey, attrs: Attributes, inputs: GivenOperands) -> Need:
 
 
 def is_parametric(op: OpKey) -> bool:
-    """Whether a parameter sets the size, however small the operands are."""
+    """Whether a parameter decides the size of the result, even for small operands."""
     return has(op, Trait.PARAMETRIC)
 
 
 def product_of_sizes(inputs: GivenOperands) -> int:
-    """What broadcasting, products and lookups of these operands can make at most."""
+    """Upper bound of the results of broadcasting, products and lookups of these operands."""
     size = 1
     for x in inputs:
         if x is not None:

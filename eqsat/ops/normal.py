@@ -18,13 +18,13 @@ from eqsat.schema.types import Attrs, AttrValue, Dim, OpKey, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A node as the forms see it.
+    """A node in the form that the normal forms read.
 
     Attributes:
         op: The operator.
         attrs: Its attributes, the schema's defaults filled in.
         inputs: Types of its inputs, None for an absent or unknown one.
-        outputs: How many of its outputs are in use.
+        outputs: Number of its outputs in use.
     """
 
     op: OpKey
@@ -41,7 +41,7 @@ class Given:
 
 
 Changes = Mapping[str, AttrValue | None]
-"""Attributes as they are in normal form; None removes one."""
+"""Attributes to change for the normal form, with their new values; None removes one."""
 NormalForm = Callable[[Given], Changes]
 _NOTHING: Changes = {}
 
@@ -146,7 +146,7 @@ def parts(given: Given) -> Changes:
 def summation(given: Given) -> Changes:
     """An equation without blanks, with its result, in the first letters.
 
-    An ellipsis that stands for the same known axes everywhere becomes letters as well.
+    An ellipsis that means the same known axes everywhere becomes letters as well.
     """
     written = attr(given.attrs, "equation")
     if not isinstance(written, str):
@@ -169,7 +169,7 @@ def summation(given: Given) -> Changes:
 
 
 def _after_ellipses(terms: Sequence[str], given: Given) -> str:
-    """Unused letters for the axes that all ellipses of the operands stand for, or an ellipsis."""
+    """Unused letters for the axes of all ellipses of the operands, or an ellipsis."""
     hidden = set[tuple[Dim, ...]]()
     for term, known in zip(terms, given.inputs, strict=True):
         before, dots, after = term.partition("...")

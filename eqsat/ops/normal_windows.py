@@ -119,7 +119,7 @@ def _transposed(
                 return {}
             total += strides[i] * length - wanted[-rank:][i]
         if total < 0:
-            # Where windows do not reach as far as ``auto_pad`` requires, the result ends with the last of them.
+            # If windows end before the size that ``auto_pad`` requires, the result ends with the last window.
             extra[i] -= total if wanted is not None else 0
             total = 0
             if extra[i] >= max(strides[i], dilations[i]):

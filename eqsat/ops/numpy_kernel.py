@@ -1,9 +1,9 @@
 """The interface of numpy kernels.
 
-A kernel computes one operator on numpy arrays: ``kernel(attrs, *inputs)`` with all attributes filled in and None
-for an absent optional input. It returns one array, or a tuple for several outputs. It raises ``Fallback`` for
-the rare case that it leaves to ``onnx.reference``. One that takes a keyword ``outputs`` receives how many of its
-outputs have readers.
+A kernel computes one operator on numpy arrays: ``kernel(attrs, *inputs)`` with all attributes filled in and None for an
+absent optional input. It returns one array, or a tuple for several outputs. It raises ``Fallback`` in rare cases, which
+are left to ``onnx.reference``. A kernel with a keyword ``outputs`` receives the number of its outputs that have
+readers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _counts_outputs(run: NumpyFunction | None) -> bool:
 
 
 def at_least_single(x: np.ndarray) -> np.dtype[Any]:
-    """What quantized operators compute with a scale in: float32, or its own type where that is wider."""
+    """The type in which quantized operators compute with a scale: float32, or its own type if that is wider."""
     return x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 4 else np.dtype(np.float32)
 
 

@@ -33,7 +33,7 @@ def has(op: OpKey, trait: Trait) -> bool:
 
 
 def sampler(op: OpKey) -> Sampler:
-    """How its operands are drawn; one of ONNX Runtime's shares that of its ONNX namesake."""
+    """The sampling of its operands; an operator of ONNX Runtime shares that of its ONNX namesake."""
     found = operator(op).sampling
     if found is None and op.domain == MICROSOFT:
         found = operator(OpKey("", op.name)).sampling
@@ -41,7 +41,7 @@ def sampler(op: OpKey) -> Sampler:
 
 
 def together(op: OpKey) -> EqualAxesRule:
-    """Which axes of its operands have one size."""
+    """The axes of its operands that have one size."""
     return operator(op).together or (broadcasting if has(op, Trait.ELEMENTWISE) else alone)
 
 
@@ -51,5 +51,5 @@ def declared() -> Iterator[OperatorFacets]:
 
 
 def standard() -> Iterator[OperatorFacets]:
-    """Those of ONNX's own domain."""
+    """The operators of ONNX's own domain."""
     return (o for o in declared() if not o.op.domain)

@@ -1,7 +1,8 @@
-"""What elementwise operators compute, in terms of fewer operators: those of ONNX's standard, over the reals.
+"""Definitions of elementwise operators of ONNX's standard by fewer operators, over the reals.
 
 Proofs take operators apart by these definitions. They are written from the standard and share nothing with the kernels
-that execute the operators. Of an operator that has none, a proof may only use that equal operands give equal results.
+that execute the operators. For an operator without a definition, a proof may only use that equal operands give equal
+results.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class RealElement(ABC):
 
 
 ReadAttribute = Callable[[str, float], RealElement | None]
-"""An attribute by its name and its default; None where it is not a number."""
+"""An attribute by its name and default; None if it is not a number."""
 RealDefinition = Callable[[Sequence[RealElement | None], ReadAttribute], RealElement | None]
-"""An element of the result for one of each operand (None where that is absent); None if attributes say too little."""
+"""An element of the result from one element of each operand (None if absent); None if attributes are insufficient."""
 
 
 def of_one(compute: Callable[[RealElement], RealElement]) -> RealDefinition:
@@ -111,7 +112,7 @@ def _sign(x: RealElement) -> RealElement:
 
 
 def clip(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> RealElement | None:
-    """Limits, each of which may be absent."""
+    """Clips to limits, each of which may be absent."""
     x, low, high = operands
     if x is not None and low is not None:
         x = x.apply("Max", low)
@@ -129,7 +130,7 @@ def mean(operands: Sequence[RealElement | None], attributes: ReadAttribute) -> R
     return total / len(operands)
 
 
-# Of one operand.
+# One operand.
 absolute = of_one(lambda x: x.apply("Max", -x))
 hard_swish = of_one(lambda x: x * _between(x / 6 + Fraction(1, 2)))
 mish = of_one(lambda x: x * x.apply("Softplus").apply("Tanh"))
@@ -141,14 +142,14 @@ softplus = of_one(lambda x: (1 + x.apply("Exp")).apply("Log"))
 softsign = of_one(lambda x: x / (1 + x.apply("Abs")))
 tanh = of_one(_tanh)
 
-# Of one operand and attributes.
+# One operand and attributes.
 elu = of_one_by(lambda x, alpha: (x < 0).choose(alpha * (x.apply("Exp") - 1), x), alpha=1.0)
 hard_sigmoid = of_one_by(lambda x, alpha, beta: _between(alpha * x + beta), alpha=0.2, beta=0.5)
 leaky_relu = of_one_by(lambda x, alpha: (x < 0).choose(alpha * x, x), alpha=0.01)
 swish = of_one_by(lambda x, alpha: x * (alpha * x).apply("Sigmoid"), alpha=1.0)
 thresholded_relu = of_one_by(lambda x, alpha: (alpha < x).choose(x, 0), alpha=1.0)
 
-# Of two operands.
+# Two operands.
 greater = of_two(lambda a, b: b < a)
 greater_or_equal = of_two(lambda a, b: b.apply("LessOrEqual", a))
 prelu = of_two(lambda x, slope: (x < 0).choose(slope * x, x))

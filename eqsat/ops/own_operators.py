@@ -99,7 +99,7 @@ def _requantize(attrs: Mapping[str, AttrValue]) -> Body:
     )
     if attrs["dtype"] != ir.DataType.INT32:
         return straight_line(5, *real, ("Cast", (4,), {"to": attrs["dtype"]}), ("QuantizeLinear", (8, 3, 9), {}))
-    # QuantizeLinear gives 16 bits at most. float64 holds every int32, so that this saturates exactly as well.
+    # QuantizeLinear gives at most 16 bits. float64 holds every int32, so this saturates exactly as well.
     wide = int(ir.DataType.DOUBLE)
     low, high = -(2**31), 2**31 - 1
     return straight_line(

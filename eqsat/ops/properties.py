@@ -24,8 +24,8 @@ _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT
 def is_commutative(op: OpKey) -> bool:
     """Whether any order of the operands gives the same result.
 
-    Of the variadic operators this holds over the reals; in floating point, more than two operands of ``Sum``
-    or ``Mean`` in another order may round differently. Two operands are exact everywhere.
+    Of the variadic operators this holds over the reals; in floating point, more than two operands of ``Sum`` or
+    ``Mean`` in another order may round differently. Two operands always commute exactly.
     """
     return has(op, Trait.COMMUTATIVE)
 
@@ -65,7 +65,7 @@ def _shaping(function: Function) -> tuple[int, ...]:
 def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> bool:
     """Whether equal inputs give equal outputs, so that two such nodes are the same value.
 
-    An operator that is declared by a Python function is taken to be one: the declaration says so.
+    An operator with a Python function is assumed to be deterministic: its declaration promises that.
 
     A seed does not make a generator deterministic: it starts a stream, whose state each run advances.
 
@@ -111,7 +111,7 @@ def contracted_inputs(op: OpKey) -> tuple[int, ...]:
 def requires_finite(op: OpKey) -> bool:
     """Whether algebra over the reals needs the operator's operands to be finite.
 
-    It does not where elements are moved, compared or selected: an infinite bound of ``Clip`` is as good as any. Neither
-    does it in sums, so that masks of ``-inf`` move freely: a finite number plus ``-inf`` is ``-inf`` in any order.
+    Not where elements are moved, compared or selected: a bound of ``Clip`` may be infinite. Nor in sums, so that masks
+    of ``-inf`` move freely: a finite number plus ``-inf`` is ``-inf`` in any order.
     """
     return not operator(op).traits & (Trait.MOVES | Trait.SELECTS | Trait.SUMS)

@@ -23,7 +23,7 @@ class Operands(Protocol):
         ...
 
     def constant(self, index: int, /) -> np.ndarray | None:
-        """The elements of an operand that is a constant; None where it is absent or computed."""
+        """The elements of a constant operand; None if it is absent or computed."""
         ...
 
 
@@ -32,10 +32,10 @@ class Weight:
     """The weight of products.
 
     Attributes:
-        index: Of the input that is the weight where it is constant.
-        axis: The axis of its output channels by attributes and its rank, None where scales by channel do not exist.
+        index: Index of the input that is the weight if it is constant.
+        axis: Computes the axis of its output channels from attributes and rank; None if there are no scales by channel.
         bias: Index of the bias.
-        scales_bias: Whether attributes make the products or the bias count by a factor.
+        scales_bias: Whether attributes scale the products or the bias.
     """
 
     index: int
@@ -46,18 +46,18 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """How an operator takes part.
+    """How an operator takes part in quantization.
 
     Attributes:
         data: Indices of the inputs that carry data; None for all.
         weight: The input that is a weight.
         moves: Whether every output element is an element of the first input, so that outputs have its integers.
-        limits: Whether it only limits its input (Relu), so that it is one step with what computes that.
-        keeps: Whether it leaves most values as they are.
+        limits: Whether it only limits its input (Relu), so that it is one step with the operator before it.
+        keeps: Whether it leaves most values unchanged.
         selects: Whether every result is an element of one of its operands.
-        by_number: The numbers as second operand for which it has an integer form; None where that may be any tensor.
+        by_number: The second operands, numbers, for which it has an integer form; None if any tensor will do.
         result: The range of its results if integer operators have a fixed one, independent of calibration.
-        of_node: The role of one node, where attributes and constants decide it; None if it takes no part.
+        of_node: Computes the role of a node if attributes and constants decide it; None if it takes no part.
     """
 
     data: tuple[int, ...] | None = None

@@ -21,17 +21,17 @@ from eqsat.schema.types import OpKey
 
 
 class ReferenceNode:
-    """One node, built for the inputs that it meets.
+    """One node, built for its actual inputs.
 
     Operators that ONNX defines as functions of their types have another body for other types, so one instance is kept
-    for each signature; others need only know which inputs are there.
+    for each signature; for others, only the presence of inputs matters.
 
     Args:
         op: The operator.
         version: Opset of its domain.
         attributes: Its attributes.
-        outputs: How many outputs it has.
-        opset: Opset of the default domain, for operators of another one.
+        outputs: Number of its outputs.
+        opset: Opset of the default domain, for operators of another domain.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ReferenceNode:
         self._evaluators: dict[tuple[Any, ...], ReferenceEvaluator] = {}
 
     def __call__(self, inputs: Sequence[Any], captured: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
-        """Evaluate.
+        """Evaluates the node.
 
         Args:
             inputs: Arrays, lists for sequences, None for absent inputs.
@@ -95,7 +95,7 @@ class ReferenceNode:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of numpy that no error state turns off, such as of the mean of no elements."""
+    """Suppresses numpy's warnings that no error state turns off, such as that of the mean of no elements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -118,8 +118,8 @@ class _Metered:
 
 
 class Loop(_Metered, ReferenceLoop):
-    """The reference's loop, metered; that of onnx 1.23 makes no round without a condition, and joins rows that it
-    should stack.
+    """The reference's loop, metered. That of onnx 1.23 makes no round if the condition is absent, and joins rows that
+    it should stack.
     """
 
     def _run(
@@ -161,7 +161,7 @@ def _names(inputs: Sequence[Any]) -> list[str]:
 
 
 def _with_objects(value: Any) -> Any:
-    """Strings as arrays of objects, as everywhere else."""
+    """Strings as arrays of objects, as in the rest of eqsat."""
     if isinstance(value, list):
         return [_with_objects(v) for v in value]
     return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value

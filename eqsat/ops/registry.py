@@ -1,9 +1,8 @@
 """The table of operators: one record each, made by one declaration.
 
-An operator's home is the file of its family in ``eqsat/ops/families``, which declares it together with all that is
-known of it. Facets that a declaration omits have the default that holds for most operators. Declarations are set as the
-lines of a table, which the formatter leaves alone. Look-ups are in :mod:`eqsat.ops.operators`, which imports all
-families.
+An operator's home is the file of its family in ``eqsat/ops/families``, which declares it together with all facts about
+it. Facets that a declaration omits have the default that holds for most operators. Declarations are set as the lines of
+a table, which the formatter leaves alone. Look-ups are in :mod:`eqsat.ops.operators`, which imports all families.
 """
 
 from __future__ import annotations
@@ -44,26 +43,26 @@ class OperatorFacets:
         shaped_by: Inputs whose *value*, not only shape and type, determines the outputs' shapes or types.
         contracted: Inputs whose elements are multiplied and summed up, as weights are.
         macs: Counts multiply-accumulates.
-        need: Computes its needs in advance; None if they are no more than some times its operands.
+        need: Computes its needs in advance; None if they are at most a few times its operands.
         checks: Requirements on its inputs and attributes, in the order in which they are checked.
         normal_form: The normal form of its attributes.
         axes: The input that lists axes.
         sampling: Draws operands for the checks of rules; None for operands of one shape.
         quantization: How it takes part in quantization; None if it takes part only on request.
         bias: The input that is a bias.
-        bends_at: Numbers at which it does something else, besides those that its attributes and operands give.
+        bends_at: Numbers at which its formula changes, besides those that its attributes and operands give.
         typed_like: The standard operator whose types it has.
-        types: Computes the types of its results where no standard operator has them.
-        definition: It in terms of standard operators; types, values and C follow from it.
-        scale: The scale of its result on constants, see :mod:`eqsat.ops.wide`; None where that is the magnitude.
-        bounds: The bounds of its result on constants; None where nothing is known of it.
-        undefined: Refuses data on which its standard leaves the result open; None if there are none.
-        over_reals: What it computes over the reals, for proofs; None if it is basic, or nothing is stated.
-        inverse: Its inverse function, at least on the positive numbers among its arguments or results; what it
-            does not reach raises an ``ArithmeticError`` or a ``ValueError``. None if it has none, or none is stated.
-        magnitude: How large its result is; None where nothing follows from the operator alone.
-        together: Axes of its operands that have one size; None if none has, or if it is elementwise: then the operands
-            stretch each other.
+        types: Computes the types of its results if no standard operator has the same.
+        definition: Its definition by standard operators, from which types, values and C follow.
+        scale: The scale of its result on constants, see :mod:`eqsat.ops.wide`; None if that is the magnitude.
+        bounds: The bounds of its result on constants; None if they are unknown.
+        undefined: Refuses data for which its standard leaves the result open; None if there is no such data.
+        over_reals: Its definition over the reals, for proofs; None if it is basic, or has none.
+        inverse: Its inverse function, at least on the positive numbers among its arguments or results; other arguments
+            raise an ``ArithmeticError`` or a ``ValueError``. None if it has none.
+        magnitude: Properties that bound its result; None if nothing follows from the operator alone.
+        together: Axes of its operands that have one size; None if there are none, or if it is elementwise: then
+            operands are broadcast.
     """
 
     op: OpKey
@@ -125,7 +124,7 @@ class Facets(TypedDict, total=False):
 
 _NO_FACETS: Facets = {}
 _OF_BROADCASTS: Facets = {"need": need_broadcasting, "sampling": binary}
-"""What :attr:`Trait.BROADCASTS` implies."""
+"""Facets implied by :attr:`Trait.BROADCASTS`."""
 
 
 def declare(
@@ -138,11 +137,11 @@ def declare(
     """Declares operators that have all facets in common.
 
     Args:
-        names: Of the operators.
-        domain: Of all of them.
+        names: Names of the operators.
+        domain: Domain of all of them.
         numpy: A kernel, or kernels by the first version of the operator that they implement.
         common: Facets that a family shares.
-        facets: Those of these operators; see :class:`OperatorFacets`.
+        facets: Facets of these operators; see :class:`OperatorFacets`.
 
     Raises:
         ValueError: An operator is declared a second time.

@@ -1,4 +1,4 @@
-"""Scales of what operators compute from constants: the magnitude of the terms, see :mod:`eqsat.ops.wide`."""
+"""Scales of results that operators compute from constants: the magnitude of the terms, see :mod:`eqsat.ops.wide`."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from eqsat.schema.types import AttrValue, OpKey
 def schema(op: OpKey, version: int | None = None) -> onnx.defs.OpSchema | None:
     """Schema of an operator in force at ``version`` of its domain, or None if it has none.
 
-    Removed operators (``Upsample``) keep their schema at the versions that had them. Without a version the pinned
-    one is meant.
+    Removed operators (``Upsample``) keep their schema at the versions that had them. The default is the pinned version.
     """
     if version is None or op.domain == opset.MICROSOFT:
         return opset.find_schema(op)

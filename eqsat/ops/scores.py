@@ -1,6 +1,6 @@
-"""What trained models make of their scores: probabilities and labels, as operators of definitions.
+"""Probabilities and labels that trained models compute from their scores, as operators of definitions.
 
-The formulas are those of ONNX Runtime, which is more precise than the standard here: it names the transformations only.
+The formulas are those of ONNX Runtime, because the standard only names the transformations.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def labels_of(attrs: Mapping[str, AttrValue], *names: str) -> tuple[int | str, .
 
 
 def label_type(labels: tuple[int | str, ...]) -> ir.DataType:
-    """Element type of results that are labels; numbers where there are none."""
+    """Element type of labels; that of numbers if there are no labels."""
     return ir.DataType.STRING if labels and isinstance(labels[0], str) else ir.DataType.INT64
 
 

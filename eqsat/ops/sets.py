@@ -1,7 +1,7 @@
 """Named sets of operators, which rules and target files may name in the place of a list.
 
-A set holds the operators of ONNX's own domain, at the pinned opset, that declare a trait. So an operator that is
-declared later is in the sets that its traits give, without a change to any file.
+A set holds the operators of ONNX's own domain, at the pinned opset, that declare a trait. So a new operator is in the
+sets of its traits without a change to any other file.
 """
 
 from __future__ import annotations

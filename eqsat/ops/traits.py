@@ -1,4 +1,4 @@
-"""What kinds of operators there are: each kind is a trait that an operator's declaration names.
+"""The kinds of operators: each kind is a trait that an operator's declaration names.
 
 A kind that rules and target files may name (see :mod:`eqsat.ops.sets`) has its name in lower case there.
 """
@@ -9,7 +9,7 @@ from enum import Flag
 
 
 class Trait(Flag):
-    """Kinds; what holds for two of them is their union."""
+    """Kinds of operators; an operator of two kinds has their union."""
 
     NONE = 0
     ELEMENTWISE = 1 << 0
@@ -31,25 +31,25 @@ class Trait(Flag):
     SUMS = 1 << 8
     """Adds, so that a finite number plus an infinity is that infinity in any order."""
     PARAMETRIC = 1 << 9
-    """A parameter determines the amount of work, however small the operands are."""
+    """A parameter determines the amount of work, even for small operands."""
     RANDOM = 1 << 10
     """Draws random numbers."""
     BENDS = 1 << 11
-    """Does something else on the other side of a number."""
+    """Its formula changes at some number."""
     ELEMENTARY = 1 << 12
     """Evaluates an elementary function for each element."""
     OWN_ATTRIBUTES = 1 << 13
     """Its kernel in ``onnx.reference`` cannot refer to a function's attribute: the values stay in the definition."""
     LINEAR = 1 << 14
-    """Adds up elements or products of them: on magnitudes it gives the magnitude of the terms."""
+    """Adds up elements or products of elements: applied to magnitudes it gives the magnitude of the terms."""
     CONVERTS = 1 << 15
-    """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
+    """Rounds numbers to integers of a scale, or gives the numbers that these integers represent."""
     INDEXES = 1 << 16
     """An operand after the first gives the positions where elements are read or written."""
     BY_TYPE = 1 << 17
     """The type of its operand alone determines its result."""
     POLES = 1 << 18
-    """It is infinite or undefined somewhere, however small its operands are."""
+    """Infinite or undefined somewhere, even for small operands."""
     POSITIVE = 1 << 19
     """Its result is above zero, and rounds to it."""
     KEEPS_FROM_ZERO = 1 << 20

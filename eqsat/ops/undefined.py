@@ -1,6 +1,7 @@
-"""Data on which the standard leaves an operator's result open; nothing is concluded from what an implementation does.
+"""Data on which the standard leaves an operator's result open; no conclusions are drawn from the results of an
+implementation.
 
-Each function here refuses such data of one kind of operators, and is a facet of their declarations.
+Each function here refuses such data for one kind of operators, and is a facet of their declarations.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def cast(attributes: Attributes, inputs: OptionalArrays) -> None:
 
 
 def quantization(attributes: Attributes, inputs: OptionalArrays) -> None:
-    """What is quantized or the scale is not a number, or the scale is zero."""
+    """The quantized value or the scale is not a number, or the scale is zero."""
     if any(v is not None and np.isnan(v).any() for v in inputs[:2]):
         raise NotANumber("a NaN to be quantized")
     _scales(inputs[1:2])

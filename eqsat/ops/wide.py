@@ -42,7 +42,7 @@ def smallest_normal(dtype: ir.DataType) -> float:
 
 
 def wide_type(dtype: ir.DataType) -> np.dtype:
-    """What constants of a floating-point type are computed in."""
+    """The type in which constants of a floating-point type are computed."""
     return np.dtype(np.longdouble if dtype == ir.DataType.DOUBLE else np.float64)
 
 
@@ -50,7 +50,7 @@ def widen(array: np.ndarray, dtype: ir.DataType, residue: np.ndarray | None = No
     """A constant as it is stored; below the normal numbers it is as uncertain as the smallest of them.
 
     Args:
-        residue: What rounding it has taken away, see :func:`residue_of`.
+        residue: The part that rounding took away, see :func:`residue_of`.
     """
     if dtype not in FLOATS:
         return Wide(dtype, array)
@@ -61,7 +61,7 @@ def widen(array: np.ndarray, dtype: ir.DataType, residue: np.ndarray | None = No
 
 
 def exactly(value: object, dtype: ir.DataType) -> Wide:
-    """A number of a rule, which is exact however small."""
+    """A number in a rule, which is exact even if it is tiny."""
     values = np.asarray(value)
     if dtype not in FLOATS:
         return Wide(dtype, values.astype(dtype.numpy()))
@@ -97,14 +97,14 @@ def evaluate_wide(
 
 
 SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
-"""Operators in which one constant may be lost beside another."""
+"""Operators in which a small constant may be lost next to a large one."""
 
 
 def _lost(op: OpKey, operands: Sequence[Wide | None], dtype: ir.DataType) -> str:
-    """Why two constants must not be added: little of the smaller one would be known from their sum.
+    """Why two constants must not be added: the sum would lose most digits of the smaller one.
 
-    Such a sum is as accurate as any. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1,
-    then ``x + 1e-30`` is ``(x + 1) - 1``, and that is x. Tensors may lose some of their elements so.
+    The sum alone is accurate. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1, then ``x
+    + 1e-30`` is ``(x + 1) - 1``, and that is x. In tensors, this may affect some of the elements.
     """
     if op not in SUMS or any(o is None or o.scale is None for o in operands):
         return ""
@@ -149,7 +149,7 @@ def _scales(
     values: Sequence[np.ndarray | None],
     results: Sequence[TensorType | None],
 ) -> Sequence[np.ndarray | None]:
-    """The scales of the results, None where it is the magnitude."""
+    """The scales of the results; None where the scale is the magnitude."""
     given = [o for o in operands if o is not None]
     if results[0] is None or results[0].dtype not in FLOATS or op.domain:
         return [None] * len(values)
@@ -195,8 +195,8 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
     """Why an element type cannot hold a constant; empty if it can.
 
     It can if all elements are finite, and no element other than zero becomes zero or subnormal, unless by no more than
-    the error that it already has. As weights (``contracted``), small elements count beside the largest one of
-    their slice, since they are only ever added to it. Nor must one of two constants be lost in their sum.
+    the error that it already has. As weights (``contracted``), small elements count beside the largest one of their
+    slice, since they are only ever added to it. Also, neither of two constants may be lost in their sum.
     """
     dtype, scale = constant.dtype, constant.scale
     if scale is None or not constant.values.size:

@@ -15,7 +15,7 @@ from eqsat.schema.types import Attributes
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows lie, one entry a spatial axis.
+    """Positions of windows, with one entry per spatial axis.
 
     Attributes:
         kernel: Elements of a window.
@@ -147,6 +147,6 @@ def window_view(x: np.ndarray, w: Windows) -> np.ndarray:
 
 
 def taps(w: Windows, axis: int) -> list[slice]:
-    """For each element of a window, the slice of the padded axis that holds it for all windows in order."""
+    """For each element of a window, the slice of the padded axis with that element of all windows in order."""
     stride, dilation, count = w.strides[axis], w.dilations[axis], w.out[axis]
     return [slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) for k in range(w.kernel[axis])]

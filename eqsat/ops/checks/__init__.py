@@ -1,1 +1,1 @@
-"""What inputs and attributes of operators must be, beyond what ONNX's own inference refuses."""
+"""Requirements on inputs and attributes of operators beyond those that ONNX's own inference checks."""

@@ -46,8 +46,8 @@ def listed_axes(position: int, *, of_result: bool = False) -> Check:
     """A check of axes that an input lists: each is within the rank, none is named twice.
 
     Args:
-        position: Of the input.
-        of_result: Whether they are axes of the result, which has one more for each.
+        position: Position of the input.
+        of_result: Whether they are axes of the result, which has one more axis for each.
     """
 
     def check(node: CheckedNode) -> None:

@@ -1,10 +1,9 @@
 """Contradictions that ONNX's shape inference does not detect: a runtime would find them only during execution.
 
-Each check follows the operator's specification and looks at what is known; a symbol or an unknown dimension
-contradicts nothing. Here is what the checks share: :mod:`eqsat.ops.checks.attributes` has those of attributes,
-:mod:`eqsat.ops.checks.movement` those of operators that move and combine elements,
-:mod:`eqsat.ops.checks.layers` those of layers. The declaration of an operator lists its checks, which are made in that
-order.
+Each check follows the operator's specification and only uses known facts; a symbol or an unknown dimension contradicts
+nothing. This file has the parts that checks share; :mod:`eqsat.ops.checks.attributes` has the checks of attributes,
+:mod:`eqsat.ops.checks.movement` those of operators that move and combine elements, :mod:`eqsat.ops.checks.layers` those
+of layers. The declaration of an operator lists its checks, which are made in that order.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 
 class Mismatch(Exception):
-    """What contradicts what, as a sentence without the final stop."""
+    """A contradiction, as a sentence without the final full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedNode:
-    """A node as the checks see it; absent inputs are None."""
+    """A node in the form that checks read; absent inputs are None."""
 
     op: OpKey
     attrs: Attrs
@@ -70,7 +69,7 @@ def same(a: Dim | None, b: Dim | None) -> bool:
 
 
 def require_rank(node: CheckedNode, i: int, *ranks: int, what: str) -> None:
-    """The input's rank is one of those given, where it is known."""
+    """The input's rank, if it is known, is one of those given."""
     rank = node.rank(i)
     if rank is not None and rank not in ranks:
         raise Mismatch(f"{what} has rank {rank}, not {' or '.join(map(str, ranks))}")

@@ -121,14 +121,14 @@ def _windows_fit(node: CheckedNode, x: int, kernel: Sequence[object] | None) -> 
 
 
 def conv_integer(node: CheckedNode) -> None:
-    """As a convolution, with zero points."""
+    """The checks of a convolution, with zero points."""
     _convolution(node)
     _number(node, 2, "x_zero_point")
     _per_filter(node, 3, node.dim(1, 0), "w_zero_point")
 
 
 def qlinear_conv(node: CheckedNode) -> None:
-    """As a convolution, with scales and zero points."""
+    """The checks of a convolution, with scales and zero points."""
     _convolution(node, 0, 3, 8)
     for i, name in ((1, "x_scale"), (2, "x_zero_point"), (6, "y_scale"), (7, "y_zero_point")):
         _number(node, i, name)

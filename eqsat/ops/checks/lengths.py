@@ -1,4 +1,4 @@
-"""Inputs that list a number for each axis, and operands of layers whose sizes belong together.
+"""Inputs that list a number for each axis, and operands of layers whose sizes must agree.
 
 See :mod:`eqsat.ops.checks.check`. ONNX's inference looks at such inputs only where their values are known, if at all.
 """
@@ -41,7 +41,7 @@ def _alike(a: Sequence[Dim] | None, b: Sequence[Dim] | None) -> bool:
 
 
 def pads(node: CheckedNode) -> None:
-    """Two pads for each axis: of all, or of those that the fourth input lists."""
+    """Two pads for each axis: for all axes, or for those that the fourth input lists."""
     axes = node.dim(3, 0) if node.rank(3) == 1 else None
     if len(node.inputs) > 3 and node.inputs[3] is not None:
         if axes is not None and not same(node.dim(1, 0), 2 * axes):
@@ -56,7 +56,7 @@ def one_number(position: int, what: str) -> Check:
 
 
 def parts(node: CheckedNode) -> None:
-    """As many parts as outputs, also where their sizes are not known."""
+    """The number of parts is that of the outputs, even if their sizes are unknown."""
     if not same(node.dim(1, 0), len(node.outputs)):
         raise Mismatch(f"{node.dim(1, 0)} parts are not {len(node.outputs)} outputs")
 

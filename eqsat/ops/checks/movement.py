@@ -53,7 +53,7 @@ def _input(i: int) -> str:
 
 
 def reshape(node: CheckedNode) -> None:
-    """As many elements as before, and no copied dimension that is not there."""
+    """The number of elements stays the same, and a copied dimension exists in the operand."""
     x, y = node.inputs[0], node.outputs[0]
     if x is not None and y is not None and x.is_static and y.is_static and x.elements != y.elements:
         shape = node.value(1)
@@ -144,7 +144,7 @@ def scatter_elements(node: CheckedNode) -> None:
 
 
 def gather_nd(node: CheckedNode) -> None:
-    """Indices have no more coordinates than the data."""
+    """Indices do not have more coordinates than the data."""
     rank, last = node.rank(0), node.dim(1, -1)
     if rank is not None and last is not None and node.int_attr("batch_dims") + last > rank:
         raise Mismatch(f"indices of {last} coordinates do not fit data of rank {rank}")

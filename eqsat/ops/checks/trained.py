@@ -20,7 +20,7 @@ def _rows(node: CheckedNode) -> int | None:
 
 
 def trees(node: CheckedNode) -> None:
-    """The attributes are those of trees, and rows have all features that these compare."""
+    """The attributes are those of trees, and rows have all features that the trees compare."""
     try:
         found = ensemble(dict(node.attrs), np.float64)
     except ValueError as error:
@@ -34,7 +34,7 @@ def trees(node: CheckedNode) -> None:
 
 
 def support_vectors(machine: Callable[[Mapping[str, Any]], Any]) -> Check:
-    """A check that attributes are those of a machine, and rows as wide as its vectors."""
+    """A check that attributes are those of a machine, and that rows are as wide as its vectors."""
 
     def check(node: CheckedNode) -> None:
         try:

@@ -1,1 +1,3 @@
-"""Operators by family: each file declares those of one, with their numpy kernels and all else that is known of them."""
+"""Operators by family: each file declares the operators of one family, with their numpy kernels and all facts about
+them.
+"""

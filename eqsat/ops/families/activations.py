@@ -1,4 +1,4 @@
-"""Activation functions. Exponentials are only taken of what cannot overflow, or where infinity is harmless."""
+"""Activation functions. Exponentials are only taken where they cannot overflow, or where infinity is harmless."""
 
 from __future__ import annotations
 

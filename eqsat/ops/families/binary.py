@@ -115,7 +115,7 @@ def mean(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
 
 
 def where(attrs: Attributes, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """``x`` where the condition holds, else ``y``."""
+    """``x`` where the condition is true, else ``y``."""
     return np.where(condition, x, y)
 
 

@@ -23,7 +23,7 @@ _PACKED = (2, 4, 8)
 
 
 def unpacked(w: BodyWriter, x: int, bits: int, rank: int) -> int:
-    """The numbers that each byte of the last axis holds, the lowest bits first; axes before it are kept."""
+    """The numbers in each byte of the last axis, the lowest bits first; the other axes stay."""
     if bits == 8:
         return x
     mask = w.constant(2**bits - 1, _BYTE)
@@ -46,7 +46,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | 
     w = BodyWriter(types)
     known = w.type(3)
     if w.given(4) is not None and (bits != 4 or (known is not None and known.dtype == _BYTE)):
-        return None  # ONNX Runtime computes something else there than the schema says.
+        return None  # Here ONNX Runtime does not compute what the schema specifies.
     blocks = -(-depth // block)
     dtype = w.dtype
     levels = w.reshaped(unpacked(w, w.reshaped(1, width, blocks, -1), bits, 3), width, blocks, block)

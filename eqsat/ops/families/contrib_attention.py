@@ -22,7 +22,7 @@ from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import AttrValue, OpKey, TensorTypes
 
 _LOWEST = -10000.0
-"""What ONNX Runtime adds to scores that are masked, unless told otherwise."""
+"""The number that ONNX Runtime adds to masked scores by default."""
 
 
 def attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
@@ -178,7 +178,7 @@ def _masks(
     *,
     crosses: bool = False,
 ) -> list[int | None] | Literal[False]:
-    """What is added to the scores (B, N, S, T) where they do not count; False for forms that are not covered."""
+    """The addend of the scores (B, N, S, T) that masks them; False for forms that are not supported."""
     found: list[int | None] = []
     dtype = w.dtype
     low = attrs.get("mask_filter_value")
@@ -197,7 +197,7 @@ def _masks(
             rows = w.op("Add", rows, before)
         ahead = w.op("Greater", w.unsqueezed(w.counted(keys), 0), w.unsqueezed(rows, 1))
         if crosses:
-            # ONNX Runtime lets the last query see all keys, of which there may be more than queries.
+            # ONNX Runtime lets the last query see all keys, even if there are more keys than queries.
             row = w.counted(queries)
             ahead = w.op("And", ahead, w.unsqueezed(w.op("Less", row, w.op("Sub", queries, w.constant([1]))), 1))
         found.append(w.op("Where", ahead, w.constant(largest_negative(dtype), dtype), zero))
@@ -205,7 +205,7 @@ def _masks(
 
 
 def _counted_keys(w: BodyWriter, at: int, keys: int) -> int | None:
-    """Which keys count, by a mask (B, T) or (B, S, T), or by ends, or by ends and starts, of each sample."""
+    """Which keys are visible, by a mask (B, T) or (B, S, T), or by ends, or by ends and starts, of each sample."""
     known = w.type(at)
     assert known is not None
     shape = known.shape
@@ -228,7 +228,7 @@ def _counted_keys(w: BodyWriter, at: int, keys: int) -> int | None:
 
 
 def largest_negative(dtype: ir.DataType) -> float:
-    """What ONNX Runtime writes over the scores of later keys: the lowest number that the type holds."""
+    """The number that ONNX Runtime writes over the scores of later keys: the lowest of the type."""
     return float(np.finfo(dtype.numpy()).min) if dtype in _NUMPY_FLOATS else -3.38953139e38
 
 

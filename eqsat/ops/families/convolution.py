@@ -185,7 +185,8 @@ def transposed_padding(
     for i in range(rank):
         full = (spatial[i] - 1) * strides[i] + (kernel_shape[i] - 1) * dilations[i] + 1 + extra[i]
         if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-            # Where windows end before what ``auto_pad`` requires, ONNX's types and ONNX Runtime end with the last one.
+            # If windows end before the size that ``auto_pad`` requires, ONNX's types and ONNX Runtime end with the last
+            # window.
             size = wanted[i - rank] if wanted else full - max(full - spatial[i] * strides[i], 0)
             total = max(full - size, 0)
             begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
@@ -204,7 +205,7 @@ def _output_axis(attrs: Attributes, rank: int) -> int | None:
 
 
 def _transposed_output_axis(attrs: Attributes, rank: int) -> int | None:
-    # With groups, an index of this axis stands for a channel in each of them.
+    # With groups, an index of this axis means one channel in each group.
     return 1 if attrs.get("group", 1) == 1 else None
 
 

@@ -27,9 +27,9 @@ def embed_layer_normalization(attrs: Mapping[str, AttrValue], types: TensorTypes
 
 
 def quantized(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
-    """As above, of quantized tables, gamma and beta.
+    """The same for quantized tables, gamma and beta.
 
-    Inputs: the first eight of above, the scales of the five quantized ones, and their zero points.
+    Inputs: the first eight as above, the scales of the five quantized ones, and their zero points.
     """
     w = BodyWriter(types)
     segments = w.given(1) is not None and w.given(4) is not None

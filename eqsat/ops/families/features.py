@@ -1,4 +1,4 @@
-"""What prepares features for trained models: scaling, imputing, encoding (``ai.onnx.ml``).
+"""Preparation of features for trained models: scaling, imputing, encoding (``ai.onnx.ml``).
 
 Most of it is a definition by standard operators. Strings, ranks that runtimes refuse and categories that must be known
 are left to ``onnx.reference``.
@@ -31,7 +31,7 @@ def _floats(attrs: AttributeValues, name: str) -> np.ndarray:
 
 
 def as_real(w: BodyWriter, x: int = 0) -> tuple[int, ir.DataType]:
-    """An operand as floats, and their type: float64 stays what it is."""
+    """An operand as floats, and their type; float64 stays float64."""
     known = w.type(x)
     if known is not None and known.dtype in (_FLOAT, _DOUBLE):
         return x, known.dtype
@@ -54,7 +54,7 @@ def _is_string(types: TensorTypes) -> bool:
 
 
 def scaler(attrs: AttributeValues, types: TensorTypes) -> Body | None:
-    """``(x - offset) * scale``, one each for all features or for each of them."""
+    """``(x - offset) * scale``, with one offset and scale for all features or one each."""
     offset, scale = _floats(attrs, "offset"), _floats(attrs, "scale")
     if not _is_table(types) or not offset.size or offset.size != scale.size:
         return None
@@ -80,7 +80,7 @@ def normalizer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
 
 
 def imputer(attrs: AttributeValues, types: TensorTypes) -> Body | None:
-    """A value for each feature in the place of what counts as missing."""
+    """Replaces missing values by a value for each feature."""
     known = types[0]
     if not _is_table(types) or known is None:
         return None
@@ -147,7 +147,7 @@ def one_hot_encoder(attrs: AttributeValues, types: TensorTypes) -> Body | None:
         return None
     w = BodyWriter(types)
     x = w.unsqueezed(w.op("Cast", 0, to=int(_INT64)), -1)
-    # Of equal categories the last one counts.
+    # If categories are equal, the last one counts.
     last = {category: i for i, category in enumerate(categories)}
     if len(last) < len(categories):
         return None
@@ -162,7 +162,7 @@ _KINDS = {"floats": np.dtype(np.float32), "int64s": np.dtype(np.int64)}
 def label_table(attrs: AttributeValues) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Keys in ascending order, their values, and the value of others; None if any are strings.
 
-    Of equal keys the first one counts. NaN is the last key, where it is one.
+    If keys are equal, the first one counts. NaN is always the last key.
     """
     keys, values = (_numbers(attrs, what) for what in ("keys", "values"))
     if keys is None or values is None or len(keys) != len(values):

@@ -163,7 +163,7 @@ def dynamic_quantize_matmul(
     b_zero: _Optional = None,
     bias: _Optional = None,
 ) -> np.ndarray:
-    """As above, with the left operand quantized by its own range."""
+    """The product of integers whose left operand is quantized by its own range."""
     quantized, scale, zero = dynamic_quantize_linear(attrs, a)
     return matmul_integer_to_float(attrs, quantized, b, scale, b_scale, zero, b_zero, bias)
 
@@ -174,7 +174,7 @@ def expand_dims(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarra
 
 
 def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional = None) -> np.ndarray:
-    """As ONNX's Pad."""
+    """The same as ONNX's Pad."""
     return pad(attrs, x, pads.reshape(-1), value)
 
 

@@ -98,7 +98,7 @@ def scatter_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: n
 
 
 def one_hot(attrs: Attributes, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """``values[1]`` where the class is the index, else ``values[0]``; indices out of range match none."""
+    """``values[1]`` where the index is the class, else ``values[0]``; indices out of range match no class."""
     count = int(depth.reshape(-1)[0])
     axis = attrs["axis"] + (indices.ndim + 1 if attrs["axis"] < 0 else 0)
     index = indices.astype(np.int64)
@@ -108,7 +108,7 @@ def one_hot(attrs: Attributes, indices: np.ndarray, depth: np.ndarray, values: n
 
 
 def compress(attrs: Attributes, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
-    """The slices, or elements, for which the condition holds."""
+    """The slices or elements where the condition is true."""
     return np.compress(condition, x, attrs.get("axis"))
 
 

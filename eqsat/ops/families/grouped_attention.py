@@ -1,4 +1,5 @@
-"""GroupQueryAttention (``com.microsoft``): queries share keys and values in groups, and a cache holds what is past.
+"""GroupQueryAttention (``com.microsoft``): queries share keys and values in groups, and a cache holds the keys and
+values of past tokens.
 
 Sizes: batch B, new tokens S, cache P, heads N, shared heads K, width of a head H.
 """
@@ -42,9 +43,9 @@ def group_query_attention(
     *unsupported: _Optional,
     outputs: int = 1,
 ) -> tuple[np.ndarray, ...]:
-    """Attention to what is past and to the new tokens up to each one.
+    """Attention to past tokens, and to the new tokens up to each one.
 
-    ``lengths`` has one less than the number of tokens of each sample, the new ones included.
+    ``lengths`` holds the number of tokens of each sample, including the new ones, minus one.
     """
     if any(x is not None for x in unsupported) or outputs > 3 or attrs.get("sliding_window_cache"):
         raise Fallback
@@ -106,7 +107,7 @@ def _of_heads(x: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _cached(old: _Optional, new: np.ndarray, before: np.ndarray, room: int) -> np.ndarray:
-    """What is past and what is new of each sample, one after the other."""
+    """The past and the new tokens of each sample, joined."""
     batch, heads, steps, size = new.shape
     found = np.zeros((batch, heads, room, size), new.dtype)
     for b, past in enumerate(before.tolist()):
@@ -199,7 +200,7 @@ def defined(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     by_head = w.op("Concat", w.size(q, 0), w.constant([heads]), steps, room, axis=0)
     scores = w.op("Reshape", scores, by_head)
     if w.given(10) is not None:
-        # What lies after the last token is not seen.
+        # Positions after the last token are masked.
         at = w.op("Min", w.counted(room), w.op("Sub", w.size(10, 3), w.constant([1])))
         scores = w.op("Add", scores, w.op("Gather", _single(w, 10), at, axis=3))
     seen = w.op("Add", starts, steps)

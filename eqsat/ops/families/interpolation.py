@@ -184,7 +184,7 @@ def affine_grid(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | No
         along, length = (w.op("Cast", x, to=float_type) for x in (w.counted(size), size))
         one, two = (w.constant(k, w.dtype) for k in (1, 2))
         if attrs["align_corners"]:
-            # Of one place ONNX Runtime and the reference take the first end.
+            # For a single position, ONNX Runtime and the reference take the first end.
             steps = w.op("Max", w.op("Sub", length, one), one)
             at = w.op("Sub", w.op("Div", w.op("Mul", along, two), steps), one)
         else:

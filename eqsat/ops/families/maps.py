@@ -27,8 +27,8 @@ def zip_map(attrs: Attributes, x: np.ndarray) -> list[dict[Any, float]]:
 def dict_vectorizer(attrs: Attributes, x: dict[Any, Any]) -> np.ndarray:
     """The values of a map in the order of a vocabulary, in one row as ONNX Runtime's.
 
-    Keys that are missing give 0. Others than those of the vocabulary, which the specification excludes, have no effect,
-    as in ONNX Runtime and scikit-learn.
+    Keys that are missing give 0. Keys outside of the vocabulary, which the specification excludes, have no effect, as
+    in ONNX Runtime and scikit-learn.
     """
     keys = attrs.get("int64_vocabulary") or attrs.get("string_vocabulary") or ()
     kind = _kind_of(x)
@@ -43,7 +43,9 @@ _CASTS: dict[str, tuple[type, Callable[[Any], Any]]] = {
 
 
 def cast_map(attrs: Attributes, x: dict[Any, Any]) -> np.ndarray:
-    """The values of a map in one row: by ascending keys, or each at the place that its key says, and 0 elsewhere."""
+    """The values of a map in one row: by ascending keys, or each at the position that its key gives, with 0
+    elsewhere.
+    """
     kind, cast = _CASTS[attrs.get("cast_to") or "TO_FLOAT"]
     if (attrs.get("map_form") or "DENSE") == "DENSE":
         return np.array([[cast(x[key]) for key in sorted(x)]], kind)

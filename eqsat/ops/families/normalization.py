@@ -129,7 +129,7 @@ def group_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bia
 
 
 def group_normalization_by_group(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """As above, with one scale and bias a group."""
+    """The same with one scale and bias per group."""
     many = x.shape[1] // int(attrs["num_groups"])
     return group_normalization(attrs, x, np.repeat(scale, many), np.repeat(bias, many))
 
@@ -145,7 +145,7 @@ def layer_normalization(
         y = y + bias
     if outputs == 1:
         return y
-    # The statistics have the type of the first stage, not that of the tensor.
+    # The statistics have the type of the first stage, which may differ from that of the tensor.
     stash = numpy_dtype(attrs.get("stash_type", 1))
     with np.errstate(over="ignore"):
         return (y, mean.astype(stash), inverse.astype(stash))[:outputs]

@@ -145,9 +145,9 @@ def _root(x: np.ndarray, p: float) -> np.ndarray:
 
 
 def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
-    """Put each value at its index, zeros elsewhere.
+    """Puts each value at its index, zeros elsewhere.
 
-    Indices count in the array that the pooling saw; ``output_shape`` may be larger, its surplus is at the end.
+    Indices refer to the operand of the pooling; ``output_shape`` may be larger, with the surplus at the end.
     """
     rank = x.ndim - 2
     kernel_shape = integers(attrs, "kernel_shape", ())

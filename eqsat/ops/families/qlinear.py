@@ -49,7 +49,7 @@ def quantized(v: np.ndarray, scale: np.ndarray, zero: _Optional, dtype: np.dtype
 
 
 def by_table(x: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Apply a function of 8-bit integers by computing it for each of them once."""
+    """Applies a function of 8-bit integers by computing it for each of the 256 values once."""
     every = np.arange(256, dtype=np.uint8).view(x.dtype)
     return function(every)[x.view(np.uint8)]
 

@@ -4,7 +4,7 @@ Rounding is half to even and results saturate, as ONNX specifies; divisions and 
 operations in the order of ONNX Runtime, so that the integers agree with it to the bit.
 
 No model has a scale that is wider than float32. Such a scale comes from a computation over the reals (``ops/wide.py``,
-``verify/type_ranges.py``), which rounds nothing to float32, whatever type an attribute gives.
+``verify/type_ranges.py``), which rounds nothing to float32, even if an attribute requires a type.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def dequantize_linear(
 
 
 def _stated(code: int, scale: np.ndarray) -> np.dtype:
-    """The type that an attribute states, or else the scale's."""
+    """The type that an attribute gives, otherwise the scale's."""
     return numpy_dtype(code) if code and at_least_single(scale) == np.float32 else scale.dtype
 
 

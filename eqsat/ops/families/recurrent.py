@@ -34,7 +34,7 @@ class Activation:
     """An activation with its parameters, which are 0 if it has none.
 
     Attributes:
-        name: As given; case does not matter.
+        name: Its name; case does not matter.
         alpha: First parameter.
         beta: Second parameter.
     """
@@ -97,7 +97,7 @@ def _unroll(
     initial: tuple[np.ndarray, ...],
     step: Callable[[int], tuple[_Product, np.ndarray, _Step]],
 ) -> tuple[np.ndarray, ...]:
-    """Run over time.
+    """Executes the steps over time.
 
     Args:
         attrs: ``direction`` and ``layout``.
@@ -145,7 +145,7 @@ def _reversed(x: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
 
 
 def _steps(time: int, lengths: np.ndarray | None) -> Iterator[tuple[int, np.ndarray | None]]:
-    """Times, and which samples are active (None for all)."""
+    """Each time step with the samples that are active (None for all)."""
     ragged = lengths is not None and bool((lengths != time).any())
     for t in range(time):
         yield t, (lengths > t) if ragged and lengths is not None else None
@@ -332,7 +332,7 @@ def _quantized_product(x: np.ndarray, w: np.ndarray, scale: np.ndarray, zero: np
 
 
 def _lstm_types(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> tuple[TensorType | None, ...]:
-    """Of an LSTM whose recurrent weights are (directions, hidden, 4 hidden)."""
+    """Types of the results of an LSTM whose recurrent weights are (directions, hidden, 4 hidden)."""
     x, r = inputs[0], inputs[2]
     if x is None or r is None or x.shape is None or r.shape is None or len(x.shape) != 3 or len(r.shape) != 3:
         return (None,) * 3

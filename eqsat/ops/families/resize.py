@@ -85,7 +85,7 @@ def resize_plan(
     scales: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> ResizePlan:
-    """Settle which axes are resized by how much.
+    """Determines the axes that are resized, and their scales.
 
     Raises:
         ValueError: Neither scales nor sizes are given.
@@ -182,8 +182,10 @@ def _resize(x: np.ndarray, plan: ResizePlan, attrs: Attributes) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def axis_taps(p: ResizedAxis, length: int, rule: ResizeRule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Input positions, weights (None for the nearest neighbour), and which outputs lie outside (None if none can)."""
-    # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
+    """Input positions, weights (None for the nearest neighbour), and the outputs that lie outside (None if none
+    can).
+    """
+    # The nearest neighbour of a tie depends on rounding, which is that of ONNX Runtime here.
     at = _positions(p, length, rule.transform, np.float32 if rule.mode == "nearest" else np.float64)
     beyond = (at < 0) | (at > length - 1) if rule.transform == "tf_crop_and_resize" else None
     if rule.mode == "nearest":
@@ -192,7 +194,7 @@ def axis_taps(p: ResizedAxis, length: int, rule: ResizeRule) -> tuple[np.ndarray
 
 
 def _positions(p: ResizedAxis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
-    """Where in the input each output position lies, computed in a floating-point type; may be outside."""
+    """The position in the input for each output, computed in a floating-point type; may be outside."""
     i = np.arange(p.size, dtype=kind)
     scale, half, last = kind(p.scale), kind(0.5), kind(length - 1)
     real_size = scale * kind(length)

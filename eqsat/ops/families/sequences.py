@@ -1,4 +1,4 @@
-"""Sequences (Python lists) and optionals (None where empty)."""
+"""Sequences (Python lists) and optionals (None if empty)."""
 
 from __future__ import annotations
 

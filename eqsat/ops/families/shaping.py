@@ -105,7 +105,7 @@ def tile_one_axis(attrs: Attributes, x: np.ndarray, tiles: np.ndarray, axis: np.
 
 
 def shape_of(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """The shape, or a slice of it."""
+    """The shape of the operand, or a slice of it."""
     return np.array(np.shape(x)[attrs.get("start", 0) : attrs.get("end")], np.int64)
 
 

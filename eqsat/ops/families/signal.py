@@ -1,8 +1,8 @@
 """Signal processing: Fourier transforms and the windows that go with them.
 
-Complex numbers are the last axis: one element of real ones, two of others. Transforms have the precision of their
-operand, those of halves single precision, as in ``onnx.reference``.
-Windows and mel weights are evaluated by ``onnx.reference``.
+The last axis holds the parts of a number: one of real ones, two of complex ones. Transforms have the precision of their
+operand, or single precision for half precision, as in ``onnx.reference``. Windows and mel weights are evaluated by
+``onnx.reference``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _transformed(attrs: Attributes, x: np.ndarray, length: np.ndarray | None, ax
         return _parts(_forward(values, size, axis, one_sided), x.dtype)
     if not one_sided:
         return _parts(np.fft.ifft(values, size, axis), x.dtype)
-    # Half of the frequencies are those of real values.
+    # Half of the frequencies suffice for real values.
     whole = 2 * (values.shape[axis] - 1) if length is None else size
     return np.fft.irfft(values, whole, axis)[..., np.newaxis].astype(x.dtype)
 
@@ -71,7 +71,7 @@ def _forward(values: np.ndarray, size: int, axis: int, one_sided: bool) -> np.nd
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
-    """Values of which the last axis has the parts."""
+    """Values whose real and imaginary parts are in the last axis."""
     wide = x.astype(np.float32) if x.dtype in HALF_TYPES else x
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 

@@ -1,8 +1,8 @@
-"""Support vector machines (``ai.onnx.ml``): kernels between rows and support vectors, and what follows of them.
+"""Support vector machines (``ai.onnx.ml``): kernels between rows and support vectors, and results computed from them.
 
 The steps are those of libsvm, which the attributes come from: a decision for each pair of classes, a vote for each
-decision, and where they are asked for, probabilities of classes from those of pairs. Machines of one class of vectors
-that stand for hyperplanes (no support vectors) are left to ``onnx.reference``.
+decision, and on request probabilities of classes from those of pairs. Linear machines, which have hyperplanes instead
+of support vectors, are left to ``onnx.reference``.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ LEAST = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """Support vectors and what they count.
+    """Support vectors and their coefficients.
 
     Attributes:
         kernel: One of :data:`KERNELS`.
-        gamma, offset: Of the kernel.
-        degree: Of ``POLY``.
-        vectors: Vectors, features.
+        gamma, offset: Parameters of the kernel.
+        degree: Degree of ``POLY``.
+        vectors: The support vectors, as (vectors, features).
         coefficients: One row for a regressor; for a classifier of ``n`` classes ``n - 1`` rows.
-        per_class: Vectors of each class, in order; of a regressor that of all.
-        rho: What is added to each result or decision.
+        per_class: Number of vectors of each class, in order; for a regressor the number of all.
+        rho: The addend of each result or decision.
         pair_a, pair_b: The logistic function of each decision; empty where there are no probabilities.
     """
 
@@ -128,7 +128,7 @@ def machine(attrs: Mapping[str, Any]) -> Machine | None:
 
 
 def is_plain(attrs: Mapping[str, Any]) -> bool:
-    """Whether nothing transforms the scores; as in ONNX Runtime, nothing ever transforms those of a regressor."""
+    """Whether scores are not transformed; as in ONNX Runtime, those of a regressor never are."""
     return "n_supports" in attrs or transform_of(attrs) == "NONE"
 
 

@@ -1,8 +1,8 @@
 """Ensembles of decision trees: random forests, boosted trees.
 
-The sums of leaves are kernels; what follows them is a definition. Where the standard leaves something open the results
-are those of ONNX Runtime: a regressor of one target transforms nothing but by PROBIT, and of two classes with one
-score the label depends on the score before the transformation. Sums have the type of the thresholds and the order of
+The sums of leaves are kernels; what follows them is a definition. Where the standard leaves something open, the results
+are those of ONNX Runtime: a regressor of one target applies no transformation but PROBIT; for two classes with one
+score, the label depends on the score before the transformation. Sums have the type of the thresholds and the order of
 the trees.
 """
 
@@ -48,7 +48,7 @@ def aggregate_of(attrs: Mapping[str, Any]) -> str:
 
 
 def base_values(attrs: Mapping[str, Any]) -> np.ndarray:
-    """What is added to the targets: none, one for all, or one each."""
+    """The base values of the targets: none, one for all, or one each."""
     return listed(attrs, "base_values", np.float64)
 
 
@@ -83,7 +83,7 @@ def transformed_sums(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body
 
 
 def classifier(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
-    """Scores of classes and the label of the best of them."""
+    """Scores of classes and the label of the best class."""
     w = BodyWriter(types)
     labels, transform = labels_of(attrs, *_LABELS), transform_of(attrs)
     ids, base = set(listed(attrs, "class_ids").tolist()), base_values(attrs)

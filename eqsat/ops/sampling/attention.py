@@ -12,7 +12,7 @@ from eqsat.schema.types import Shape
 
 
 def attention(node: SampledNode) -> None:
-    """Of ONNX: four dimensions, or three where the pattern has the number of heads; and past keys and values."""
+    """ONNX's attention: four dimensions, or three if the pattern has the number of heads; and past keys and values."""
     chance = node.chance
     by_heads = {"q_num_heads", "kv_num_heads"}
     query = node.known(0)
@@ -85,7 +85,7 @@ def _rest(
 
 
 def rotary(node: SampledNode) -> None:
-    """Of both domains: ONNX Runtime's has the positions before the cosines and always needs them."""
+    """For both domains: ONNX Runtime's operator has the positions before the cosines and always needs them."""
     chance = node.chance
     microsoft = node.op.domain == MICROSOFT
     tables, places = ((2, 3), 1) if microsoft else ((1, 2), 3)
@@ -110,7 +110,7 @@ def rotary(node: SampledNode) -> None:
         if heads < 1 or width % (2 * heads):
             raise Rejected("no heads")
         size = width // heads
-    # Beside the features that turn there may be others, which stay as they are.
+    # Besides the features that are rotated there may be others, which stay unchanged.
     turned = 2 * chance.number(1, size // 2) if not microsoft and chance.happens(0.3) else 0
     turned = turned if microsoft else node.attr("rotary_embedding_dim", turned)
     half = (turned or size) // 2

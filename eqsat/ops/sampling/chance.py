@@ -17,7 +17,7 @@ LARGEST = 400
 
 
 class Rejected(Exception):
-    """What was drawn does not fit together; another attempt is needed."""
+    """The drawn operands contradict each other; another attempt is needed."""
 
 
 class Chance:
@@ -97,7 +97,7 @@ def broadcast(*shapes: Shape) -> Shape:
     """The common shape.
 
     Raises:
-        Rejected: There is none.
+        Rejected: There is no common shape.
     """
     try:
         return np.broadcast_shapes(*shapes)

@@ -1,4 +1,4 @@
-"""Fused operators of ONNX Runtime: the operands of what they fuse."""
+"""Sampling for fused operators of ONNX Runtime: the operands of the operators that they fuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.schema.dtypes import BYTES
 
 
 def convolution(activations: Mapping[str, tuple[float, ...]]) -> Sampler:
-    """Data, weight, bias and what is added, before one of these activations, which have these parameters."""
+    """Data, weight, bias and addend, followed by one of these activations with these parameters."""
 
     def draw(node: SampledNode) -> None:
         outputs = convolution_shapes(node, 0, 1)

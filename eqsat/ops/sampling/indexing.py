@@ -68,7 +68,7 @@ def gather_nd(node: SampledNode) -> None:
 
 
 def compress(node: SampledNode) -> None:
-    """Of the whole tensor in one line, where no axis is given; what selects may be shorter than what is selected."""
+    """Without an axis it selects from the flattened tensor; the condition may be shorter than the selected axis."""
     chance, shape = node.chance, _data(node)
     along = "axis" in node.attrs or "axis" in node.asked or chance.happens(0.7)
     size = shape[_axis(node, len(shape))] if along else int(np.prod(shape))
@@ -101,7 +101,7 @@ def top_k(node: SampledNode) -> None:
 
 
 def eye(node: SampledNode) -> None:
-    """Ones on any diagonal, also on one beside the matrix."""
+    """Ones on any diagonal, possibly on one outside of the matrix."""
     chance = node.chance
     shape = node.draw(0, node.shape if node.shape is not None and len(node.shape) == 2 else chance.shape(2))
     if len(shape) != 2:
@@ -151,7 +151,7 @@ def reverse_sequence(node: SampledNode) -> None:
 
 
 def cache_update(node: SampledNode) -> None:
-    """Keys or values of some positions, written into those of all of them."""
+    """Keys or values of some positions, written into the keys or values of all positions."""
     chance = node.chance
     shape = node.known(0)
     if shape is None:

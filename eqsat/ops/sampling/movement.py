@@ -44,7 +44,7 @@ def _regrouped(chance: Chance, shape: Shape) -> Shape:
 
 
 def _of_rank(chance: Chance, shape: Shape, rank: int) -> Shape:
-    """As many elements in so many dimensions: neighbours become one, or there are more of size 1."""
+    """The same number of elements in this many dimensions: neighbours are merged, or axes of size 1 are added."""
     found = list(shape)
     while len(found) > max(rank, 1):
         k = chance.number(0, len(found) - 2)
@@ -309,7 +309,7 @@ def pad(node: SampledNode) -> None:
 
 
 def gather(node: SampledNode) -> None:
-    """Some indices are those of a shuffle of channels, or of an image of repeated pixels."""
+    """Some indices are those of a channel shuffle, or of an image of repeated pixels."""
     chance = node.chance
     shape = _first(node, None, 1) if node.known(0) is None else node.known(0)
     if not shape:

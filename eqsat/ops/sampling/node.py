@@ -51,7 +51,7 @@ class SampledNode(Protocol):
         ...
 
     def kind(self, i: int) -> OperandKind:
-        """What stands in an operand's place: something drawn before, an operator, a leaf, a number."""
+        """An operand of a pattern: something drawn before, an operator, a leaf, a number."""
         ...
 
     def known(self, i: int) -> Shape | None:
@@ -72,12 +72,12 @@ class SampledNode(Protocol):
         dtype: ir.DataType | None = None,
         of_size: bool = False,
     ) -> Shape:
-        """Draws an operand; all arguments are wishes. Returns the shape it has.
+        """Draws an operand and returns its shape. All arguments are wishes.
 
         Args:
             i: Its position.
             shape: Its shape.
-            of_size: Only the number of elements matters: the shape may be another one of as many.
+            of_size: Only the number of elements matters: the shape may be another one with the same number.
             fill: The values that it must hold.
             values: Makes a leaf a constant of these contents.
             dtype: Its element type.
@@ -85,11 +85,11 @@ class SampledNode(Protocol):
         ...
 
     def wished(self, shape: Shape) -> Shape:
-        """The shape of the result as conditions ask for it, of what is known by now of the operands."""
+        """The shape of the result that conditions ask for, judging by the operands known so far."""
         ...
 
     def dtype(self, i: int) -> ir.DataType:
-        """The element type of an operand: as its neighbours', else any that the operator takes."""
+        """The element type of an operand: that of its neighbours, otherwise any that the operator takes."""
         ...
 
     def result(self) -> ir.DataType | None:
@@ -105,7 +105,7 @@ class SampledNode(Protocol):
         ...
 
     def near(self, name: str, *usual: float) -> float:
-        """Decides a small positive float: one of the usual values, or one beside a number of the rule."""
+        """Draws a small positive float: one of the usual values, or one close to a number of the rule."""
         ...
 
     def real(self, name: str, *usual: float) -> float:

@@ -33,7 +33,7 @@ class _Window:
         named = whole is not None or "kernel_shape" in node.required or chance.happens(0.7)
         self.kernel: tuple[int, ...] = tuple(node.attr("kernel_shape", kernel)) if named else kernel
         usual = chance.happens(0.5)
-        # A window as large as the image has padding beside it only where it makes one step.
+        # A window as large as the image may have padding only if it makes one step.
         padded = whole is not None and chance.happens(0.25)
         strides = (_ONE_STEP,) * n if padded else tuple(1 if usual else chance.number(1, 3) for _ in range(n))
         self.strides = tuple(node.attr("strides", strides))
