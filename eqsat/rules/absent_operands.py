@@ -1,7 +1,7 @@
-"""Whether what a rule builds is there when an optional part of its pattern is not.
+"""Whether the parts of a right side exist when an optional part of the pattern is absent.
 
-An absent value stands for zero: it is neutral in ``+`` and ``-``, and makes a product, a quotient with it on top and a
-negation absent as well. Operators take it where their operand is optional; anywhere else it is a mistake.
+An absent value means zero: it is neutral in ``+`` and ``-``, and makes a product, a negation, and a quotient with it as
+the dividend absent as well. Operators take it where their operand is optional; anywhere else it is a mistake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEG = OpKey("", "Neg")
 
 
 class Remainder(Enum):
-    """What is left of an operator of which operands are absent."""
+    """The rest of an operator after operands are absent."""
 
     NOTHING = "an absent value"
     LEFT = "the left operand"
@@ -31,14 +31,14 @@ class Remainder(Enum):
 
 
 def remainder(op: OpKey, present: Sequence[bool]) -> Remainder | None:
-    """What an operator gives where operands are absent.
+    """The result of an operator with absent operands.
 
     Args:
         op: The operator.
         present: Whether each operand is there.
 
     Returns:
-        None if all are, or if the operator is not one of those that the absent value is defined for.
+        None if all are present, or if absent operands are not defined for the operator.
     """
     if all(present) or op.domain:
         return None

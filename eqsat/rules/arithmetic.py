@@ -24,7 +24,7 @@ LONGEST = 100_000
 
 
 def contents(value: np.ndarray) -> Any:
-    """Contents of a constant as an expression sees them: a scalar where there is no dimension, else an array."""
+    """Contents of a constant for an expression: a scalar if it has no dimensions, otherwise an array."""
     array = np.asarray(value)
     if array.dtype.kind in "SU":
         array = array.astype(object)
@@ -216,21 +216,21 @@ def _equal_scalars(a: Any, b: Any) -> bool:
         if isinstance(narrow, np.generic) and type(other) is float and not isinstance(narrow, np.integer):
             with np.errstate(over="ignore"):
                 rounded = np.asarray(other).astype(narrow.dtype)[()]
-            # Neither infinity nor zero stands for a number that the type cannot hold.
+            # Neither infinity nor zero may replace a number outside the range of the type.
             held = bool(np.isfinite(rounded)) == math.isfinite(other) and bool(rounded) == bool(other)
             return held and bool(narrow == rounded)
     return as_number(a) == as_number(b)
 
 
 def _single(value: float) -> float:
-    """A number in float32; neither infinity nor zero stands for one that float32 cannot hold."""
+    """A number in float32, unless it would become infinite or zero there."""
     with np.errstate(over="ignore"):
         rounded = float(np.float32(value))
     return rounded if math.isfinite(rounded) and rounded else value
 
 
 def _nested(value: object) -> np.ndarray | None:
-    """A nested list as an object array, so that its items keep their types; None if it is ragged."""
+    """A nested list as an object array, so that items keep their types; None if the list is ragged."""
     if not isinstance(value, tuple | list):
         array = np.empty((), dtype=object)
         array[()] = value
@@ -259,7 +259,7 @@ def less(a: object, b: object, *, or_equal: bool = False) -> bool:
 
 
 def _less_sizes(x: Any, y: Any, or_equal: bool) -> bool:
-    """The same for a free size and a number."""
+    """The same operation for a free size and a number."""
     if any(isinstance(n, float) and math.isinf(n) for n in (x, y)):
         return (0 if isinstance(x, Size) else x) < (0 if isinstance(y, Size) else y)
     if isinstance(x, float):
@@ -273,7 +273,7 @@ def _less_sizes(x: Any, y: Any, or_equal: bool) -> bool:
 
 
 def _pairs(a: object, b: object) -> list[tuple[Any, Any]] | None:
-    """Corresponding elements of two values of which one is an array, None if their shapes differ."""
+    """Corresponding elements of two values, one of which is an array; None if their shapes differ."""
     if not isinstance(a, np.ndarray | tuple | list) and isinstance(b, np.ndarray):
         return [(a, y) for y in b.flat]
     if not isinstance(b, np.ndarray | tuple | list) and isinstance(a, np.ndarray):

@@ -1,10 +1,10 @@
-"""What stands in rule files: one tree for what is written, for what it means, and for what is printed.
+"""The syntax tree of rule files, shared by the parser, the reader and the printer.
 
-Three small languages share its terms, because the same text may stand on either side of a rule. *Patterns* (left
-sides, composites) match e-nodes; *templates* (right sides) build them; *expressions* (conditions, computed attributes,
-costs) are evaluated in Python over shapes, types, attributes and small constants. The parser makes the terms. The
-reader resolves names, expands ``let``s and macros, and makes a :class:`Match` or a :class:`Build` of what applies an
-operator (``maybe(Op)(x, ...)`` becomes the alternatives ``Op(x, ...) | x``). All else stays as it was written.
+Three small languages share its terms, because the same text may be on either side of a rule. *Patterns* (left sides,
+composites) match e-nodes; *templates* (right sides) build them; *expressions* (conditions, computed attributes, costs)
+are evaluated in Python over shapes, types, attributes and small constants. The parser makes the terms. The reader
+resolves names, expands ``let``s and macros, and turns applications of operators into a :class:`Match` or a
+:class:`Build` (``maybe(Op)(x, ...)`` becomes the alternatives ``Op(x, ...) | x``). All other terms stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eqsat.schema.types import Attrs, OpKey
 
 
 class Name(Node):
-    """In a pattern a tensor that is bound (the same name twice must be the same value), elsewhere the use of a name."""
+    """In a pattern a bound tensor (the same name twice must be the same value); elsewhere a use of the name."""
 
     name: str
     place: Place
@@ -83,11 +83,11 @@ class Bind(Node):
 class Alternatives(Node):
     """``A | B``: either matches; names bound in one alternative only are absent in the other.
 
-    The same object at two places of a pattern (a ``let`` used twice) is one value: the same alternative at both.
+    An object at two places of a pattern (a ``let`` used twice) is one value: the same alternative at both.
 
     Attributes:
-        options: Patterns, or the terms that the reader makes patterns of.
-        bind: Name of the value, whichever matched (``c: (A | B)``, or a ``let``), or None.
+        options: Patterns, or the terms from which the reader makes them.
+        bind: Name of the value of the option that matched (``c: (A | B)``, or a ``let``), or None.
     """
 
     options: tuple[Pattern, ...]
@@ -104,7 +104,7 @@ class Apply(Node):
 
     @property
     def function(self) -> str:
-        """The name of what is applied; empty where it has none."""
+        """The name of the applied operator or function; empty if it has none."""
         return self.callee.name if isinstance(self.callee, Name) else ""
 
 
@@ -199,7 +199,7 @@ class Match(Node):
         attrs: Constraints and bindings of attributes; attributes not named are unconstrained.
         bind: ``c`` of ``c: Conv(...)``: gives expressions ``c.strides``, templates ``**c``, and the
             node's value as tensor ``c``; or None.
-        output: Which output (``Split(x, s)[1]``); 0 unless indexed.
+        output: Number of the output (``Split(x, s)[1]``); 0 unless indexed.
     """
 
     ops: tuple[OpKey, ...]
@@ -212,7 +212,7 @@ class Match(Node):
 
     @cached_property
     def node(self) -> Match:
-        """What its occurrences share: ``Split(x, s)[0]`` and ``c: Split(x, s)[1]`` are one node."""
+        """The part that its occurrences share: ``Split(x, s)[0]`` and ``c: Split(x, s)[1]`` are one node."""
         return without_places(replace(self, output=0, bind=None))
 
 
@@ -224,7 +224,7 @@ class Build(Node):
         args: Operands by position; None leaves an optional input absent.
         attrs: Attribute values.
         spread: Names of bound nodes whose attributes are taken over (``**c``), before ``attrs`` override them.
-        output: Which output is meant; 0 unless indexed.
+        output: Number of the output; 0 unless indexed.
         name: The ``let`` name under which expressions may ask for its shape, or None.
     """
 
@@ -238,7 +238,7 @@ class Build(Node):
 
     @cached_property
     def node(self) -> Build:
-        """What its occurrences share: all but which output is meant and where it is written."""
+        """The part that its occurrences share: everything but the output and the place in the file."""
         return without_places(replace(self, output=0))
 
 
@@ -272,7 +272,7 @@ def operands(node: Pattern | TemplateTerm) -> tuple[Pattern | TemplateTerm | Non
 
 
 def plain(pattern: Pattern) -> Iterator[Pattern]:
-    """What stands there without alternatives: each of them, in order, or the pattern itself."""
+    """The alternatives of a pattern, in order, or the pattern itself."""
     for option in pattern.options if isinstance(pattern, Alternatives) else ():
         yield from plain(option)
     if not isinstance(pattern, Alternatives):
@@ -318,11 +318,11 @@ class Rule(Node):
 
 
 class Written(Node):
-    """The operator that stands for a composite in files.
+    """The operator as which a composite is written into files.
 
     Attributes:
-        operator: It, over the composite's operands.
-        outputs: For each output of the operator that is one, the composite's result by its number; else None.
+        operator: The operator, applied to the composite's operands.
+        outputs: For each output of the operator, the number of the composite's result; None if it is not a result.
     """
 
     operator: Build
@@ -335,18 +335,19 @@ RESULT = "y"
 
 
 class Composite(Node):
-    """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
+    """A coarse kernel of a target: its definition, its conditions, its cost and its call.
 
     Attributes:
         patterns: Its definition, one for each result; the leaves in order of first occurrence are its inputs.
-        family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
-        cost: Seconds over ``macs bytes peak bandwidth launch`` and the pattern's names; None for that of the family.
+        family: On a host, the kernel family that computes it (``by``); empty if not given.
+        cost: Seconds over ``macs bytes peak bandwidth launch`` and the pattern's names; None for the cost of the
+            family.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
-        annotations: What each of its results bears, the one next to it first.
+        annotations: The annotations on each of its results, the innermost first.
         span: The lines of its pattern in the file, with the ``let``s before it.
-        results: Names of the results; one that stands alone may be "".
-        written: The operator as which it is written into files; None for a function of its own.
+        results: Names of the results; a single one may be "".
+        written: The operator as which it is written into files; None if it is written as a function.
     """
 
     name: str
@@ -370,7 +371,7 @@ class Supports(Node):
     ``y`` the output, ``node`` the node, and the operands also go by their schema names.
 
     ``ops`` is empty for ``supports *`` (every operator; the host). ``call_parts`` are the C call as text and the
-    expressions between, empty without one. ``family`` is, of a host, whose kernels compute them and say what they cost.
+    expressions between, empty without one. ``family`` is, on a host, the kernel family that computes and prices them.
     """
 
     ops: tuple[OpKey, ...]
@@ -382,11 +383,12 @@ class Supports(Node):
 
 
 class FamilyEntry(Node):
-    """What kernels of some families of generated code cost; the expressions are over the kernel as a whole.
+    """The cost of kernels of some families of generated code; the expressions refer to the whole kernel.
 
     Attributes:
-        names: Of the families, with ``_`` for blanks; empty for ``family *``.
-        cost: Over ``macs bytes functions scattered peak bandwidth launch``, first operand ``x``, ``y`` and ``node``.
+        names: Names of the families, with ``_`` for blanks; empty for ``family *``.
+        cost: Expression over ``macs bytes functions scattered peak bandwidth launch``, first operand ``x``, ``y`` and
+            ``node``.
     """
 
     names: tuple[str, ...]
@@ -402,10 +404,10 @@ class Target(Node):
         peak: MAC/s by dtype name; bandwidth: byte/s of its own memory; launch: seconds a kernel;
         dispatch: seconds to start a region; link_bandwidth byte/s and link_latency seconds to the host.
         is_host: Declared ``host cpu`` instead of ``target cpu``.
-        families: Of a host, what kernels of generated code cost.
+        families: On a host, the costs of kernels of generated code.
         region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
-        rules: Paths of rule files that belong to it: they make what its composites are written in.
-        prepare: Paths of rule files that are carried out on a model before anything else.
+        rules: Paths of rule files that belong to it; they make the operators that its composites contain.
+        prepare: Paths of rule files that are applied to a model before anything else.
     """
 
     name: str

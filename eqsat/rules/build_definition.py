@@ -83,7 +83,7 @@ class Builder:
         """Fills in the expressions of patterns, now that all names are bound.
 
         Returns:
-            The roots, and the conditions that stand for operands given as expressions.
+            The roots, and the conditions that express operands given as expressions.
         """
         self.templates.in_condition = True
         expressions = self.templates.expressions
@@ -118,7 +118,7 @@ class Builder:
         return [part for c in self.plain_conditions(clauses) for part in split_constness(c, self.context)]
 
     def plain_conditions(self, clauses: Sequence[s.ParsedClause]) -> list[ast.Condition]:
-        """The conditions of all ``where`` clauses, as they stand."""
+        """The conditions of all ``where`` clauses, unresolved."""
         self.templates.in_condition = True
         found = [
             ast.Condition(self.templates.expressions.build(c.expr, self.frame, ("truth",)), c.because, c.place)
@@ -196,14 +196,14 @@ def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
 
 
 def read_doc(definition: s.Definition, source: Source) -> str:
-    """The comments beside a header."""
+    """The comments on the line of a header."""
     return source.doc(definition.span.first, definition.numerics.place.line, definition.clauses[0].span.first)
 
 
 def _check_let(let: s.Let, frame: Frame, sources: Sources) -> None:
     """Checks the operators in the body of a ``let`` that many rules may use, and their attributes.
 
-    What its parameters are, and the names it leaves to the rule, is known only where it is used.
+    Its parameters, and the names that the rule must define, are only known where it is used.
 
     Raises:
         RuleError: There is no such operator, or it has no such attribute.

@@ -45,10 +45,10 @@ class ExpressionBuilder:
         return expr
 
     def operand(self, term: ast.Term, frame: Frame) -> ast.Expr:
-        """The expression of a term that stands for a constant tensor.
+        """The expression of a term that gives a constant tensor.
 
         Raises:
-            RuleError: It is no expression whose value is known before the rule has matched.
+            RuleError: It is not an expression whose value is known before the rule has matched.
         """
         expr = self.build(term, frame, ("number", "list", "value", "truth"))
         forbid_constness(expr, self.context)
@@ -340,7 +340,7 @@ _WORDS = {
     ast.Bind: "`{0.name}:`, a named pattern",
     ast.Alternatives: "`|`, alternatives of a pattern",
 }
-"""What a term that is not an expression is called."""
+"""The name for a kind of term that is not an expression."""
 
 
 def _what(term: ast.Term) -> str:

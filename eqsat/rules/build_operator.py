@@ -1,7 +1,7 @@
-"""Declarations of operators to functions: parameters, their element types and defaults, and the body.
+"""Turns declarations of operators into functions: parameters, their element types and defaults, and the body.
 
-The body is a template over the operands, like a right side, whose expressions may use the attributes. What it is for
-given attributes, a small program of standard operators, :mod:`eqsat.rules.operator_body` says.
+The body is a template over the operands, like a right side, whose expressions may use the attributes. For given
+attributes, :mod:`eqsat.rules.operator_body` makes it a small program of standard operators.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from eqsat.schema.declared_operators import Declared, Dtypes, Function, declared
 from eqsat.schema.types import Attrs, AttrValue, OpKey
 
 MOST_PARAMETERS = 48
-"""Of an operator: the e-graph looks into no more operands than that."""
+"""Most operands of an operator: the e-graph does not look into more."""
 MOST_RESULTS = 16
 
 
@@ -196,7 +196,7 @@ def _name(declaration: s.Operator, sources: Sources) -> OpKey:
 
 
 def _dtypes(formal: s.Formal, expressions: ExpressionBuilder, frame: Frame) -> Dtypes:
-    """The element types of an operand: one, or a list of them; all where there is no type."""
+    """The element types of an operand: one, or a list of them; all types if none is given."""
     if formal.dtype is None:
         return frozenset()
     expr, kind = expressions.typed(formal.dtype, frame)
@@ -230,7 +230,7 @@ def _default(op: OpKey, formal: s.Formal, expressions: ExpressionBuilder, frame:
 
 
 def _plain(value: object) -> object:
-    """A value of an expression as an attribute holds it: an element type is its number, truth is 0 or 1."""
+    """A value of an expression in the form of an attribute: an element type is its number, a truth value is 0 or 1."""
     if isinstance(value, ir.DataType | bool):
         return int(value)
     if isinstance(value, tuple):
@@ -297,7 +297,7 @@ def _text(term: ast.Term) -> str:
 
 
 def _dotted(first: str, rest: ast.Term) -> ast.Term:
-    """``first.rest``, where ``rest`` is a name or such a term."""
+    """``first.rest``, where ``rest`` is a name or again such a term."""
     if isinstance(rest, ast.Member):
         return ast.Member(_dotted(first, rest.of), rest.name, rest.place)
     assert isinstance(rest, ast.Name)

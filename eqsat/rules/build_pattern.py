@@ -1,4 +1,4 @@
-"""Parsed terms to patterns: what a rule or composite matches."""
+"""Turns parsed terms into patterns, which rules and composites match."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PatternBuilder:
 
     Attributes:
         operands: Operands that must equal an expression (``Reshape(x, [0, -1])``).
-        attributes: Constraints of attributes, by the placeholder that stands in the pattern until it is resolved.
+        attributes: Constraints of attributes, by the placeholder in the pattern until they are resolved.
         roots: Roots that are built, by name.
     """
 
@@ -81,7 +81,7 @@ class PatternBuilder:
         """The pattern of a term.
 
         Args:
-            optional: Whether it stands where an operand may be absent.
+            optional: Whether it is an operand that may be absent.
 
         Raises:
             RuleError: It is not a pattern.
@@ -163,7 +163,7 @@ class PatternBuilder:
         return pattern
 
     def pinned(self, pattern: ast.Match) -> ast.Match:
-        """A node of which several outputs may be used, with all that identifies it named.
+        """A node with several outputs that may be used; everything that identifies it gets a name.
 
         Each output is a pattern of its own; only equal operands and attributes make them outputs of one node.
         """
@@ -194,7 +194,7 @@ class PatternBuilder:
                 hint="`?` is for operands that the operator's specification calls optional",
             )
         if term.name == "_":
-            # Each one stands for itself; names of the language have no dots.
+            # Each one is a value of its own; names of the language have no dots.
             self._anonymous += 1
             return ast.Optional(f"_.{self._anonymous}", term.place)
         self.context.bind(term.name, PatternBinding("tensor", term.place))
@@ -234,7 +234,7 @@ class PatternBuilder:
                 term.place,
                 "maybe(...) must have a first operand, which stands for the whole where the operator is not there",
             )
-        # The operand is built once more, so that names in it are bound whichever way it goes.
+        # The operand is built again, so that names in it are bound in both alternatives.
         return ast.Alternatives((pattern, pattern.args[0] or ast.Wildcard(term.place)), term.place)
 
     def _operator(self, callee: OperatorChoice, term: ast.Apply, frame: Frame) -> ast.Match:
@@ -258,7 +258,7 @@ class PatternBuilder:
     def _with_axes(
         self, args: list[ast.Pattern | None], ops: Sequence[OpKey], given: Arguments, frame: Frame
     ) -> tuple[ast.Pattern | None, ...]:
-        """Notes for an operand that lists axes, if it is written out, of which operand they are axes."""
+        """Records, for a written-out operand that lists axes, the operand whose axes they are."""
         kinds = {operator(op).axes for op in ops}
         axes = kinds.pop() if len(kinds) == 1 else None
         listed = args[axes.input] if axes is not None and axes.input < len(args) else None
@@ -343,7 +343,7 @@ class PatternBuilder:
         output = output_index(term, [known(op) for op in pattern.ops], self.context)
         if output == pattern.output:
             return pattern
-        # A name of the node is that of its first output.
+        # A name of the node means its first output.
         named = isinstance(term.of, ast.Bind)
         return replace(pattern, output=output, bind=pattern.bind if named else None)
 

@@ -147,7 +147,7 @@ def _region_call(item: s.RegionCall, declaration: s.Target, sources: Sources) ->
 
 
 def _rule_file(item: s.Text, sources: Sources) -> str:
-    """Path of a rule file: beside the target's file, else among the shipped ones."""
+    """Path of a rule file: relative to the target's file, otherwise among the shipped ones."""
     name = item.text.value
     beside = Path(item.place.file).parent / name
     found = next((path for path in (beside, rules_dir() / name) if path.is_file()), None)
@@ -311,7 +311,7 @@ def _family(item: s.Entry, frame: Frame, sources: Sources) -> ast.FamilyEntry:
 def _names(
     listed: Sequence[tuple[str, ast.Place]] | None, what: str, sources: Sources
 ) -> Iterator[tuple[str, ast.Place]]:
-    """The names that an entry lists, none for ``*``; each only once."""
+    """The names that an entry lists, each only once; empty for ``*``."""
     seen: set[str] = set()
     for name, place in listed or ():
         if name in seen:

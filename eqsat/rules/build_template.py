@@ -1,4 +1,4 @@
-"""Parsed terms to templates: what a rule builds."""
+"""Turns parsed terms into templates, which rules build."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_TEMPLATES = {
 
 @dataclass
 class TemplateBuilder:
-    """Builds the templates of one rule, and knows which of its parts expressions ask about."""
+    """Builds the templates of one rule, and knows the parts that its expressions read."""
 
     context: Context
     expressions: ExpressionBuilder = field(init=False)
@@ -142,7 +142,7 @@ class TemplateBuilder:
         return self._names[entry]
 
     def _ask(self, entry: ScopedLet | Closure) -> str | None:
-        """The name of the operator that a ``let`` or parameter stands for, None if it is a bare name or no tensor."""
+        """The operator that a ``let`` or parameter denotes; None if it is a bare name or not a tensor."""
         context = self.context
         if isinstance(entry, ScopedLet):
             if entry.is_macro:
@@ -297,7 +297,7 @@ class TemplateBuilder:
         return ast.Tensor(value, dtype, term.place)
 
     def _sized(self, template: ast.Build) -> ast.Build:
-        """Counts operators, shared ones as often as they are written out: later stages walk trees."""
+        """Counts operators, shared ones as often as they occur, because later stages walk trees."""
         size = 1 + sum(self._sizes[id(a)][1] if id(a) in self._sizes else 1 for a in template.args)
         if size > MOST_OPERATORS:
             raise self.context.error(template.place, f"a right side of at most {MOST_OPERATORS} operators is required")

@@ -35,7 +35,7 @@ class Builtin:
     Attributes:
         kinds: Allowed kinds of each argument; the last one repeats.
         most: Greatest number of arguments, None without limit.
-        result: Kind of the result, None for that of the first argument.
+        result: Kind of the result; None if it is that of the first argument.
     """
 
     call: Callable[..., Any]
@@ -47,7 +47,7 @@ class Builtin:
 
 
 def is_const(fact: object) -> bool:
-    """Whether a tensor is a constant expression; what is absent is, and a list of tensors if all are."""
+    """Whether a tensor is a constant expression; also true if it is absent, or for a list if all its tensors are."""
     if isinstance(fact, NodeFacts):
         fact = fact.output
     if isinstance(fact, TensorFacts):
@@ -109,7 +109,7 @@ def _product(values: object) -> Any:
     result: Any = 1
     for number in _members((values,)):
         result *= number
-        # A product of many large numbers has as many digits as all of them together.
+        # A product of many large numbers has as many digits as all factors together.
         check_size(result)
     return result
 

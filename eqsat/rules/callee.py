@@ -1,4 +1,4 @@
-"""What is applied in ``name(...)``: an operator or a choice of them, a macro, a function of expressions."""
+"""The meaning of ``name`` in ``name(...)``: an operator or a choice of them, a macro, a function of expressions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def operator_of_sign(term: ast.Binary, context: Context) -> OpKey:
     """The operator of a sign between tensors.
 
     Raises:
-        RuleError: There is none.
+        RuleError: The sign has no operator.
     """
     if term.op not in SIGNS:
         hint = f"write `{_NO_SIGNS[term.op]}`"
@@ -64,7 +64,7 @@ def operator_of_sign(term: ast.Binary, context: Context) -> OpKey:
 
 
 def forbid_bare_operator(name: str, place: Place, context: Context) -> None:
-    """Raises: RuleError: The name is that of an operator, whose operands are missing."""
+    """Raises an error if the name is that of an operator, whose operands are missing."""
     if name[:1].isupper() and find_operator(name) is not None:
         requirement, hint = "operands are required after an operator", f"write `{name}(...)`"
         raise context.error(place, requirement, actual=f"`{name}` alone", hint=hint)
@@ -81,7 +81,7 @@ def dotted_name(term: ast.Term) -> str | None:
 
 
 def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
-    """What a term in the place of an operator means; a definition is that of a macro.
+    """The meaning of a term that is applied; a definition is a macro.
 
     Raises:
         RuleError: It is not an operator, macro or function.
@@ -152,10 +152,10 @@ def _is_operator_name(term: ast.Term, frame: Frame) -> bool:
 
 
 def operators(name: str, place: Place, context: Context, frame: Frame | None = None) -> tuple[OpKey, ...]:
-    """The operators of a name: those of a ``let`` that lists operators or of a named set, or the one of the name.
+    """The operators that a name denotes: those of a ``let`` or a named set, or the one operator of the name.
 
     Raises:
-        RuleError: There is none; the hint names similar ones.
+        RuleError: There is no such operator; the hint names similar ones.
     """
     entry = frame.lookup(name) if frame is not None else None
     if isinstance(entry, ScopedLet) and not entry.is_macro:
@@ -168,7 +168,7 @@ def operator(name: str, place: Place, context: Context, frame: Frame | None = No
     """The operator of a name.
 
     Raises:
-        RuleError: There is none; the hint names similar ones.
+        RuleError: There is no such operator; the hint names similar ones.
     """
     found = find_operator(name)
     if found is None:
@@ -189,7 +189,7 @@ def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> 
     if usual == f"did you mean `{name[:1].upper()}{name[1:]}`?":
         hint = usual  # An operator but for the first letter is meant rather than a function of a similar name.
     if "." in name and not usual.startswith("did you mean"):
-        # As other frameworks write it: nn.ReLU, tf.nn.softmax.
+        # Spellings of other frameworks: nn.ReLU, tf.nn.softmax.
         near = operator_hint(name.rpartition(".")[2])
         usual = f"{near} Otherwise, {usual}" if near.startswith("did you mean") else usual
     hint = hint or usual or "operators are those of ONNX, `com.microsoft.` and eqsat, by name"

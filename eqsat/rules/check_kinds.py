@@ -1,4 +1,4 @@
-"""Whether the kind of an expression fits where it stands: an operand, a comparison, an attribute of an operator."""
+"""Checks that expressions have the right kind: as operands, in comparisons, as attributes of operators."""
 
 from __future__ import annotations
 

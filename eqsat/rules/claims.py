@@ -1,6 +1,6 @@
-"""What a target claims of values: that an operator as which a composite is written computes the composite's pattern.
+"""The claims of targets about values: the operator as which a composite is written computes the composite's pattern.
 
-Everything else of a composite is its pattern itself. Such a claim is a rule like any other, and is checked like one.
+A composite without such an operator is its pattern itself. A claim is a rule, and is checked like one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def claims_of(targets: Iterable[Target]) -> list[Rule]:
 
 
 def strange_claims(targets: Iterable[Target]) -> list[Rule]:
-    """Those of targets that do not ship with eqsat."""
+    """Claims of targets that do not ship with eqsat."""
     return claims_of(target for target in targets if not is_shipped(target.place.file))
 
 

@@ -1,6 +1,6 @@
-"""Whether a term stands for a tensor that operators compute, or for a value that is known when rules run.
+"""Whether a term is a tensor that operators compute, or a value that is known when rules run.
 
-``b - mean`` are operators as soon as one of its names is a tensor; ``e * 2`` over a bound attribute, lists, and
+``b - mean`` is an operator as soon as one of its names is a tensor; ``e * 2`` over a bound attribute, lists, and
 everything after a member access (``w.rank - 2``) are expressions.
 """
 
@@ -13,7 +13,7 @@ from eqsat.rules.scope import Closure, Context, Frame, Local, ScopedLet
 
 
 def is_tensor(term: ast.Term, frame: Frame, context: Context) -> bool:
-    """Whether a term is a tensor; unbound names are, so that they are reported as such."""
+    """Whether a term is a tensor. Unbound names count as tensors, so that they are reported as unbound."""
     match term:
         case ast.Name():
             return _is_name_tensor(term, frame, context)

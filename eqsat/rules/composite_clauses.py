@@ -1,7 +1,7 @@
-"""What a composite's call and annotations say.
+"""The call and the annotations of a composite.
 
-``call "f({x}, {c.group})"`` is literal C with ``{expression}`` holes, as in Python's f-strings;
-``annotate CastHint(dtype=int8), StopFusion`` is what the result bears, in this order.
+``call "f({x}, {c.group})"`` is literal C with ``{expression}`` holes, as in Python's f-strings; ``annotate
+CastHint(dtype=int8), StopFusion`` adds these annotations to the result, in this order.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PARTS = re.compile(r"\{\{|\}\}|\{[^}]*\}|[{}]|[^{}]+")
 
 
 def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) -> tuple[str | ast.Expr, ...]:
-    """Literal text and expressions, alternating as written. ``{{`` and ``}}`` stand for braces.
+    """Literal text and expressions, alternating in the order of the call. ``{{`` and ``}}`` mean braces.
 
     A tensor in a placeholder is its buffer; anything else is a value.
 
     Args:
         call: The clause.
-        builder: With the names of the pattern.
+        builder: The builder that has the names of the pattern.
         results: Names of the results; each of several must be written by the call.
 
     Raises:
@@ -97,7 +97,7 @@ def _at(string: ast.String, offset: int) -> ast.Place:
 
 
 def read_annotations(clause: s.Annotate, builder: Builder) -> tuple[tuple[OpKey, Attrs], ...]:
-    """Annotations with their attributes, the one next to the composite first.
+    """Annotations with their attributes, the innermost first.
 
     Raises:
         TargetError: One is not an annotation, or its attributes depend on what the pattern matches.

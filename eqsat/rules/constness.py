@@ -1,8 +1,8 @@
 """Where a rule may ask whether a value is constant.
 
-An e-class becomes a constant expression when some spelling of it is found to be one, so the answer may turn from no to
-yes while rules run, never back. The e-graph therefore joins on it, condition by condition: it can be required, but
-not be negated or be one of several possibilities.
+An e-class becomes a constant expression when one of its e-nodes is found to be one, so the answer may change from no to
+yes while rules run, but never back. The e-graph therefore joins on it, condition by condition: it can be required, but
+neither negated nor be one of several possibilities.
 """
 
 from __future__ import annotations

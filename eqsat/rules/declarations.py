@@ -1,6 +1,6 @@
-"""The declarations of a rule file as they are written: the parser makes them, the reader and the formatter take them.
+"""The declarations of a rule file, unresolved: the parser makes them, the reader and the formatter read them.
 
-Their terms are those of :mod:`eqsat.rules.ast`, which also has what the reader makes of declarations.
+Their terms are those of :mod:`eqsat.rules.ast`, which also has the nodes that the reader makes from declarations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from eqsat.rules.tree import Node, Place, Span
 
 
 class Let(Node):
-    """``let NAME = body`` or, with ``parameters``, a macro. ``place`` is that of the name."""
+    """``let NAME = body`` or, with ``parameters``, a macro. ``place`` is the place of the name."""
 
     name: str
     parameters: tuple[str, ...] | None
@@ -83,7 +83,7 @@ class Annotate(Node):
 
 
 class Written(Node):
-    """The operator that stands for a composite in files, and which of its results are the composite's."""
+    """The operator as which a composite is written into files, and which of its results are the composite's."""
 
     root: Root
     span: Span
@@ -127,7 +127,7 @@ class Entry(Node):
 
 
 class Definition(Node):
-    """A ``rule`` or ``composite``; ``place`` is that of the name."""
+    """A ``rule`` or ``composite``; ``place`` is the place of the name."""
 
     word: str
     name: str
@@ -155,7 +155,7 @@ class Formal(Node):
 
 
 class Operator(Node):
-    """``operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha``; ``place`` is that of the name."""
+    """``operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha``; ``place`` is the place of the name."""
 
     name: str
     formals: tuple[Formal, ...]

@@ -1,4 +1,4 @@
-"""Which facts an expression looks at, so that nothing else need be known before it is evaluated."""
+"""The facts that an expression reads, which must be known before it is evaluated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MEMBERS = {
 
 @lru_cache(maxsize=16384)
 def uses(*exprs: ast.Expr) -> Uses:
-    """What evaluating the expressions may look at; cached, because many models use the same rules."""
+    """The facts that the expressions may read; cached, because many models use the same rules."""
     found: dict[str, set[str]] = {f.name: set() for f in fields(Uses)}
     for expr in exprs:
         for kind, names in _asked(expr, {}):
@@ -86,7 +86,7 @@ def _asked(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> Iterator[tupl
 
 
 def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The tensors that an expression without a fact of its own may stand for."""
+    """The tensors that an expression without a fact of its own may denote."""
     match expr:
         case ast.Name():
             return local.get(expr.name, frozenset((expr.name,)))

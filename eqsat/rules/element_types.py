@@ -1,4 +1,4 @@
-"""Element types by the names that the rule language gives them, and tests of them."""
+"""Element types by their names in the rule language, and tests of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def dtype_hint(name: str) -> str:
-    """A hint for a name that no element type has, such as ``fp32``: a similar one; empty if there is none."""
+    """A hint for an unknown element type such as ``fp32``: a similar one; empty if there is none."""
     short = _SHORT.match(name)
     meant = _KINDS[short["kind"].lower()] + short["bits"] if short else _WORDS.get(name.lower(), "")
     return f"did you mean `{meant}`?" if meant in DTYPES else did_you_mean(name, (*DTYPES, *DTYPE_LISTS))

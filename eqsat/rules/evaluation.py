@@ -1,7 +1,7 @@
 """Evaluation of the expressions of rules: conditions, computed attributes and constants, costs.
 
-Logic is three-valued (Kleene's strong logic): ``and`` and ``or`` hold where what is known settles them. An
-expression that cannot be answered raises :class:`Unknown`; a condition that does so does not hold.
+Logic is three-valued (Kleene's strong logic): ``and`` and ``or`` have a value as soon as the known operands decide it.
+An expression without a known value raises :class:`Unknown`; a condition that raises it does not hold.
 
 >>> from eqsat.rules.evaluation import evaluate
 """
@@ -55,7 +55,7 @@ def evaluate(expr: ast.Expr, env: Mapping[str, object], *, sizes: bool = False) 
         int, float, str, bool, ``ir.DataType``, a tuple of those, or an array (int64, float or bool).
 
     Raises:
-        Unknown: It depends on something that is not known, or has no value (an index out of range, a division by 0).
+        Unknown: It depends on something unknown, or has no value (an index out of range, a division by 0).
         RuleError: It takes more steps than an expression may.
     """
     return finish(_value(expr, Env(env)), sizes=sizes)
@@ -191,7 +191,7 @@ def _fact(of: TensorFacts, name: str) -> Any:
 
 
 def dimensions(kind: TensorType) -> tuple[int | SymbolicDim, ...]:
-    """The dimensions of a type of known rank: numbers, free sizes, or what is neither."""
+    """The dimensions of a type of known rank: numbers, free sizes, or opaque values for others."""
     return tuple(dim if isinstance(dim, int) else _dimension(dim) for dim in kind.shape or ())
 
 

@@ -1,8 +1,8 @@
-"""From a pattern with alternatives to the plain patterns it stands for.
+"""Expands a pattern with alternatives into plain patterns, its clauses.
 
-Each clause is one choice: of the alternatives of ``A | B``, of the operator of ``(op: Add | Mul)(x, c)``, and
-whether an optional operand ``b?`` is there. Operand order of commutative operators is not expanded here: the
-e-graph holds both orders.
+Each clause is one choice: of the alternatives of ``A | B``, of the operator of ``(op: Add | Mul)(x, c)``, and whether
+an optional operand ``b?`` is present. Operand order of commutative operators is not expanded here: the e-graph holds
+both orders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eqsat.rules.tree import walk, without_places
 from eqsat.schema.types import OpKey
 
 MOST_CLAUSES = 1024
-"""A pattern that stands for more plain patterns than this is refused."""
+"""Most plain patterns of a pattern; one with more is refused."""
 
 
 MOST_SWAPS = 18
@@ -31,8 +31,8 @@ class Clause:
     """A plain pattern: trees of one operator each, without alternatives and optional operands.
 
     Attributes:
-        roots: One tree a root.
-        absent: Names of the pattern that nothing is bound to in this clause: tensors, nodes and attributes.
+        roots: One tree for each root.
+        absent: Names of the pattern that are not bound in this clause: tensors, nodes and attributes.
         operators: Chosen operator by the name of ``(op: A | B)``.
         aliases: Further names of values: name -> name of the variable or node that it stands for here
             (``let xp = Pad(x, w) | x`` where x matched).
@@ -45,7 +45,7 @@ class Clause:
 
     @cached_property
     def matched(self) -> frozenset[OpKey]:
-        """The operators in the clause: it matches only where all of them occur."""
+        """The operators in the clause; it can only match if all of them occur."""
         return frozenset(operators(*self.roots))
 
 
@@ -71,7 +71,7 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
 
 
 def most_clauses(roots: Sequence[Pattern]) -> int:
-    """How many clauses a pattern has at most, contradictory and equal ones included, without making them.
+    """Upper bound of the number of clauses, including contradictory and equal ones, without making them.
 
     Raises:
         RuleError: There are too many.
@@ -221,7 +221,7 @@ def _named(plain: Pattern | None, bind: str | None) -> tuple[Pattern | None, str
 
 
 def _clause(plain: list[Pattern | None], state: _State, names: set[str]) -> Clause | None:
-    """The clause of one choice, None where the choices contradict each other."""
+    """The clause of one choice; None if the choices contradict each other."""
     roots = []
     for root in plain:
         if not isinstance(root, Match):
@@ -276,9 +276,10 @@ def operators(*patterns: Pattern) -> tuple[OpKey, ...]:
 
 @lru_cache(maxsize=4096)
 def needed(patterns: tuple[Pattern, ...]) -> tuple[frozenset[OpKey], ...]:
-    """Sets of operators, of each of which one occurs wherever the patterns match; cached as :func:`operators`.
+    """Sets of operators; wherever the patterns match, at least one operator of each set occurs. Cached as
+    :func:`operators`.
 
-    This is less than what each clause needs, and known without making the clauses.
+    This is weaker than what each clause needs, but known without making the clauses.
     """
     found: dict[frozenset[OpKey], None] = {}
     seen: set[int] = set()
@@ -297,7 +298,7 @@ def needed(patterns: tuple[Pattern, ...]) -> tuple[frozenset[OpKey], ...]:
 
 
 def _one_of(pattern: Pattern | None) -> frozenset[OpKey]:
-    """Operators of which one is the root of a pattern; empty if the root can be something else."""
+    """Operators, one of which is the root of a pattern; empty if the root can be something else."""
     if isinstance(pattern, Match):
         return frozenset(pattern.ops)
     if not isinstance(pattern, Alternatives):

@@ -1,7 +1,7 @@
 """The canonical form of rule files: one layout, comments kept.
 
-A file is a sequence of clauses (a header, a ``let``, a side of a rule, a condition, ...), each of which is printed anew
-from its syntax. Comments stay with the clause they stand beside or above; those inside a clause move out of it.
+A file is a sequence of clauses (a header, a ``let``, a side of a rule, a condition, ...), each of which is printed from
+its syntax. Comments stay with the clause that they are beside or above; comments inside a clause move out of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def format_file(text: str, name: str = "<text>") -> str:
     for declaration in parse(source, sources, keep_parentheses=True).declarations:
         is_let = isinstance(declaration, s.Let)
         first, *others = print_declaration(declaration)
-        # Several `let`s in a row stand together or apart as in the source.
+        # Consecutive `let`s stay together or apart as in the source.
         clauses += [replace(first, separate=not (is_let and was_let)), *others]
         was_let = is_let
     return _assemble(clauses, source)
@@ -71,7 +71,7 @@ def _place_comments(clauses: list[PrintedPiece], comments: list[Comment]) -> tup
         row.above = row.early + [c for c in left if c.line < span.first]
         left = [c for c in left if c.line >= span.first]
         following = rows[i + 1].clause.span.first if i + 1 < len(rows) else None
-        # What stands on one line with a later clause is that clause's, except for a header's.
+        # A comment after several clauses on a line belongs to the last of them, except after a header.
         last = span.last if row.clause.header or following is None or following > span.last else span.last - 1
         inside = [c for c in left if c.line <= last]
         left = [c for c in left if c.line > last]
@@ -84,8 +84,8 @@ def _place_comments(clauses: list[PrintedPiece], comments: list[Comment]) -> tup
 def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after: _Line | None) -> None:
     """Places comments on the lines of a clause.
 
-    Those of a header are documentation and stay in their order, beside and below it. Of another clause the one after
-    its end stays there; the others move above it, or below it where they would become documentation above.
+    Comments of a header are documentation and stay in their order, beside and below it. For other clauses, a comment
+    after the end stays there; others move above the clause, or below it if they would become documentation above.
     """
     if row.clause.header:
         if inside and not inside[0].alone:
@@ -104,7 +104,7 @@ def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after
 
 
 def _separate(out: list[str], row: _Line, source: Source) -> None:
-    """The blank line before a declaration or composite, and those of the source before other items of a target."""
+    """A blank line before a declaration or composite; before other items of a target the blank lines of the source."""
     first = row.above[0].line if row.above else row.clause.span.first
     if out and row.clause.separate and out[-1] != "":
         out.append("")

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY, POWER = range(1, 9)
 LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "**": POWER} | dict.fromkeys(("*", "/", "//", "%", "@"), PRODUCT)
-"""Of signs between two operands; all others compare."""
+"""Precedence of signs between two operands; all others are comparisons."""
 
 
 class InfixReader:
     """Reads one row.
 
     Args:
-        made: Called with each node; returns the node (it limits the depth).
-        error: Makes the error for a ``not`` where none can stand.
+        made: Called with each node, which it returns; it limits the depth.
+        error: Makes the error for a misplaced ``not``.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Kinds of values that expressions have.
 
-Deliberately coarse: what is wrong whatever the model is, is said when the rule is read; the rest is met by
+Deliberately coarse: mistakes that do not depend on the model are reported when the rule is read; others raise
 :class:`~eqsat.rules.known_facts.Unknown` when it runs.
 """
 
@@ -32,7 +32,7 @@ ATTRIBUTE_KINDS: dict[str, ValueKind] = {
     "FLOATS": "list",
     "STRINGS": "list",
 }
-"""Kind of an attribute's value by what ONNX calls its type; any other is opaque."""
+"""Kind of an attribute's value by ONNX's name of its type; types that are not listed are opaque."""
 PLAIN: dict[ValueKind, str] = {
     "number": "a number",
     "text": "a string",

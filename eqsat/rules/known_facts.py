@@ -1,4 +1,4 @@
-"""What expressions of rules are evaluated over: facts of tensors and nodes, and how a missing fact is said."""
+"""The facts of tensors and nodes over which expressions of rules are evaluated, and the error for a missing fact."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 class Unknown(Exception):
-    """An expression needs what is not known: a symbolic dimension, the contents of a tensor, an absent value.
+    """An expression needs an unknown fact: a symbolic dimension, the contents of a tensor, an absent value.
 
-    A condition that meets it does not hold.
+    A condition that raises it does not hold.
     """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorFacts:
-    """What is known of a value.
+    """The known facts about a value.
 
     Attributes:
-        value: Contents, where it is a constant small enough to look at.
-        is_const: Whether it is a constant expression (it may be so without its contents being known).
-        is_present: False for an optional operand that is not there; nothing else is known of it then.
+        value: Contents, if it is a constant that is small enough.
+        is_const: Whether it is a constant expression, with known or unknown contents.
+        is_present: False for an absent optional operand, which has no other facts.
         free_term: Whether it is a sum that a constant may move out of.
         free_factor: Whether it is a product that a constant may move out of.
-        bound: A number that no element reaches in magnitude; infinite where none is known.
+        bound: A number that no element reaches in magnitude; infinite if unknown.
     """
 
     type: TensorType | None
@@ -52,7 +52,7 @@ class NodeFacts:
 class SymbolicDim:
     """A dimension that is neither a number nor an expression of sizes.
 
-    It is equal to itself if it has a name; otherwise nothing is known of it.
+    If it has a name, it is equal to itself; otherwise every comparison is unknown.
     """
 
     name: str | None

@@ -22,7 +22,7 @@ class Listed:
     """A rule and its text.
 
     Attributes:
-        rules: What it was read as: two rules for ``<=>``.
+        rules: The rules that the text declares: two for ``<=>``.
         text: From the comment above it to its last line.
     """
 
@@ -71,7 +71,7 @@ def texts_of(definitions: Sequence[Rule | Composite]) -> list[str]:
 def short_place(place: Place | str) -> str:
     """``file:line`` of a place; shipped files by their path in the repository, others as they were given.
 
-    What Python finds has no place in a file, and an empty text stands for it.
+    Rules that Python code finds have no place in a file; the text is empty.
     """
     return _short(str(place)) if place else ""
 

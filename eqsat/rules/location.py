@@ -22,7 +22,7 @@ def rules_dir() -> Path:
 
 @cache
 def is_shipped(file: str) -> bool:
-    """Whether a file of rules or targets is one of those."""
+    """Whether a file of rules or targets is a shipped one."""
     return Path(file).resolve().is_relative_to(rules_dir())
 
 

@@ -1,7 +1,7 @@
 """Patterns of composites that cannot match, found when a file is read.
 
 A composite has one place in the model, so its results must hang together, be different values, and not be computed from
-themselves. What is checked here holds for each plain pattern that a composite stands for.
+themselves. Each plain pattern of a composite is checked.
 """
 
 from __future__ import annotations

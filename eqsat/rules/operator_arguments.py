@@ -1,6 +1,6 @@
-"""What stands between the parentheses of an operator: operands by position and name, attributes, ``**c``.
+"""The arguments of an operator: operands by position and name, attributes, ``**c``.
 
-Patterns and templates agree on it; what the operands and attributes mean is theirs.
+Patterns and templates share this syntax, and interpret operands and attributes in their own ways.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Arguments:
 
     Attributes:
         operands: Terms by position; the last one may be ``xs...``.
-        attributes: ``name=value`` where the name is that of an attribute.
+        attributes: ``name=value`` with the name of an attribute.
     """
 
     operands: dict[int, ast.Term] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def read_arguments(term: ast.Apply, signatures: Sequence[Signature], context: Co
 
 
 def as_rest(term: ast.Term) -> ast.Rest | None:
-    """``xs`` of ``xs...`` and of ``Abs(xs...)``, which applies an operator of one operand to each of them."""
+    """``xs`` of ``xs...`` and of ``Abs(xs...)``, which applies a unary operator to each of them."""
     if isinstance(term, ast.Rest):
         return term
     if not isinstance(term, ast.Apply) or len(term.args) != 1 or not isinstance(term.callee, ast.Name):
@@ -104,7 +104,7 @@ def _check_rest(arg: ast.Rest, signatures: Sequence[Signature], context: Context
 
 
 def _check_operands(found: Arguments, signature: Signature, place: Place, context: Context) -> None:
-    """Refuses too many operands, and missing ones."""
+    """Refuses too many operands, and missing operands."""
     operands, most = found.operands, signature.most_inputs
     count = len(operands)
     if most is not None and len(found.positions) > most:
@@ -127,7 +127,7 @@ def _plural(count: int) -> str:
 
 
 def check_keyword(arg: ast.Keyword, signature: Signature, context: Context) -> None:
-    """Raises: RuleError: The operator has neither an operand nor an attribute of this name."""
+    """Raises an error: the operator has neither an operand nor an attribute of this name."""
     if signature.position(arg.name) is None and arg.name not in signature.attributes:
         raise _unknown(arg, signature, context)
 

@@ -31,7 +31,7 @@ _KEPT = 256
 """Bodies that are kept, one for each combination of attributes."""
 
 _Value = int | tuple[int, int]
-"""An operand of the body by its position, or the number of a node and which of its results."""
+"""An operand of the body by its position, or a result of a node by the numbers of both."""
 
 
 class TemplateBody:
@@ -39,7 +39,7 @@ class TemplateBody:
 
     Args:
         inputs: Names of the operands.
-        results: What the operator returns.
+        results: The values that the operator returns.
     """
 
     def __init__(self, inputs: tuple[str, ...], results: tuple[ast.TemplateTerm, ...]) -> None:

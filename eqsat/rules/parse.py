@@ -34,10 +34,10 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
     """The declarations of a text.
 
     Args:
-        keep_parentheses: Whether ``Parentheses`` stand in the terms; otherwise structure alone says them.
+        keep_parentheses: Whether the terms contain ``Parentheses``; otherwise only the structure shows them.
 
     Raises:
-        RuleError: It is not written in the rule language.
+        RuleError: The text has a syntax error.
     """
     text = source.text
     long = _LONG_NAME.search(text)
@@ -49,7 +49,7 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
             f"names of at most {LONGEST_NAME} letters are required",
             actual=long.group(),
         )
-    # What the cache on disk holds is not parsed, and most processes need nothing else.
+    # Texts in the cache on disk are not parsed, and most processes need no others.
     from lark.exceptions import UnexpectedInput, VisitError
 
     from eqsat.rules.syntax_errors import explain
@@ -70,12 +70,12 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
 
 
 def parse_term(text: str, place: Place, sources: Sources) -> ast.Term:
-    """A single expression that stands at a place inside a string, such as a placeholder of a C call.
+    """A single expression inside a string, such as a placeholder of a C call, with its place.
 
     Raises:
         RuleError: It is not an expression.
     """
-    # In a declaration of its own, so that there is one start symbol; moved to where the text stands in its file.
+    # Parsed inside a declaration, so that the grammar has one start symbol; then moved to its place in the file.
     line, column = max(place.line, 2), place.column
     padded = Source(place.file, "let hole =" + "\n" * (line - 1) + " " * (column - 1) + text)
     try:

@@ -1,6 +1,6 @@
-"""What layout decides in a rule file: where a bracket cannot continue the line before, to what a ``let`` belongs.
+"""The meaning of layout in a rule file: where a bracket cannot continue the line before, and what a ``let`` belongs to.
 
-Elsewhere line breaks and indentation mean nothing.
+Elsewhere line breaks and indentation have no meaning.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from lark.lark import PostLex
 
 _HEADERS = ("RULE", "TARGET", "HOST", "COMPOSITE", "OPERATOR")
 _BEFORE = {"AS": ("NAME", "PAREN"), "BY": ("NAME",), "FAMILY": ("NAME", "STAR"), "OPERATOR": ("NAME",)}
-"""What follows a word on its line where it is more than a name."""
+"""For each word the tokens that may follow on its line if it is a keyword; otherwise it is a name."""
 
 
 class LineMarks(PostLex):
-    """Marks what indentation and line breaks decide: a bracket that begins a line, and what a ``let`` belongs to.
+    """Marks the tokens whose meaning depends on layout: a bracket that begins a line, and a ``let``.
 
-    The unit of ``within 1 lsb`` stands on its line, so that a forgotten one is not read from the next.
+    The unit of ``within 1 lsb`` is on the same line, so that a forgotten unit is not read from the next line.
     ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``as`` a clause
     where it begins one of a composite, ``by`` where a name follows on its line; elsewhere they are names.
     """
@@ -46,7 +46,7 @@ class LineMarks(PostLex):
                 token = Token.new_borrow_pos("LSB", token.value, token)
             before = (before[1], token.type)
             if token.type in _HEADERS:
-                # A header ends whatever was open, so that a forgotten bracket does not spoil the rest of the file.
+                # A header closes all brackets, so that a forgotten one does not spoil the rest of the file.
                 depth = 0
                 enclosing = [t for t in enclosing if token.type == "COMPOSITE" and t.type in ("TARGET", "HOST")]
                 enclosing.append(token)

@@ -21,9 +21,9 @@ class PrintedPiece:
         span: Lines in the source.
         text: Printed lines, without the indentation of the first.
         indent: Column of the first line.
-        separate: Whether a blank line stands before it.
-        header: Whether comments on its lines are documentation and stay before those of later clauses.
-        joins: What stands between it and the clause before where they share a line; empty if it begins one.
+        separate: Whether a blank line precedes it.
+        header: Whether comments on its lines are documentation, which stays before the comments of later clauses.
+        joins: The text between it and the previous clause on its line; empty if it begins a line.
         item: Whether blank lines before it are kept.
     """
 
@@ -150,7 +150,7 @@ def _rows(conditions: tuple[s.Condition, ...]) -> list[list[s.Condition]]:
 
 
 def _broken(row: list[s.Condition], inside: int) -> list[_Row]:
-    """A row as it is printed, or as several rows where it is too long."""
+    """A row in print, broken into several rows if it is too long."""
     text = ", ".join(flat(c.expr) for c in row)
     if inside + len(text) < WIDTH:
         return [(row, [text])]

@@ -1,4 +1,4 @@
-"""Terms to text: with the parentheses that are needed, on one line or, where too long, on several."""
+"""Prints terms: with the necessary parentheses, on one line or, if too long, on several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN = dict.fromkeys((ast.Apply, ast.Index, ast.Slice, ast.Member), _POSTFIX) | 
 
 
 def quote(text: str) -> str:
-    """A string as it is written, with its quotes."""
+    """A string in the syntax of rule files, with its quotes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 
@@ -205,7 +205,7 @@ def _fill(names: Sequence[str], first: int, indent: int) -> list[str]:
 
 
 def _bracketed(opening: str, items: Sequence[ast.Term], closing: str, indent: int) -> list[str]:
-    """Items between brackets: on one line of their own if they fit, else one below the other."""
+    """Items between brackets: on one line if they fit, otherwise one below the other."""
     inside = indent + 4
     row = ", ".join(flat(item) for item in items)
     if inside + len(row) <= WIDTH:

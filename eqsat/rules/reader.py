@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from eqsat.rules.reading import DeclaredNames, Reading
 
 MOST_BYTES = 2_000_000
-"""Of one file; the shipped ones together have less than a tenth of it."""
+"""Most characters of one file; the shipped ones together have less than a tenth of it."""
 _DECLARATION = re.compile(r"^[ \t]*operator[ \t]", re.MULTILINE)
-"""What a file has that declares operators; others may have it as well."""
+"""A file that declares operators contains this; others may contain it as well."""
 _RULE_FILES = re.compile(r'\brules\s*"([^"\n\0]*)"')
 """Names of rule files that a target may have."""
 
@@ -44,9 +44,9 @@ def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
 
 
 def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
-    """Reads several files, in which rules and targets have names of their own.
+    """Reads several files; names of rules and targets must be unique.
 
-    The operators that one of them declares are known in all of them.
+    The operators that one file declares are known in all of them.
 
     Args:
         paths: The files.
@@ -104,7 +104,7 @@ def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = Fa
 
 
 def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[DeclaredOperator, ...]:
-    """The operators that rule and target files declare, before anything else in them is read.
+    """The operators that rule and target files declare, read before everything else in them.
 
     A pipe can be read once only, and is left to :func:`read_files`.
 
@@ -183,11 +183,11 @@ def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
     """Reads the text of a rule or target file.
 
     Args:
-        text: What the file holds.
+        text: Contents of the file.
         name: Name of the file in places and errors; one that ends in ``.egg`` makes it raw egglog.
 
     Raises:
-        RuleError, TargetError: It says something that cannot be.
+        RuleError, TargetError: The text contains a mistake.
     """
     from eqsat.rules.reading import DeclaredNames
 
@@ -281,6 +281,6 @@ def _shallow(name: str) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        # The last guard: `let`s inside of each other, each of them nested as deeply as it may be.
+        # The last guard: `let`s inside of each other, each nested to the greatest depth.
         kind = TargetError if name.endswith(".target") else RuleError
         raise kind("terms that are nested less deeply are required", place=name) from None

@@ -1,7 +1,7 @@
-"""Reads one text: declarations in the order of the file, each in the scope of those before it.
+"""Reads one text: declarations in the order of the file, each in the scope of the previous ones.
 
-This imports the parser and all builders. :mod:`eqsat.rules.reader` imports it only for texts that have not been read
-before, because most processes find all that they need in the user's cache.
+This imports the parser and all builders. :mod:`eqsat.rules.reader` imports it only for new texts, because most
+processes find everything that they need in the user's cache.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from eqsat.rules.source import Source, Sources
 from eqsat.schema.declared_operators import Function, declared, declared_here, merged
 
 MOST_LETS = 1_000
-"""Of one file: each name is looked up among all that are defined before it."""
+"""Most definitions of one file: each name is looked up among all earlier ones."""
 MOST_OPERATORS = 1_000
-"""That one file declares."""
+"""Most rules that one file declares."""
 
 
 class Reading:
@@ -135,7 +135,7 @@ class DeclaredNames:
 
 @cache
 def _prelude() -> tuple[Source, Frame]:
-    """The text of the prelude and what it defines."""
+    """The text of the prelude and its definitions."""
     path = rules_dir() / PRELUDE
     source, sources = Sources.of(path.read_text(encoding="utf-8") if path.exists() else "", str(path))
     lets = []

@@ -10,7 +10,7 @@ from eqsat.rules.parse import parse
 from eqsat.rules.source import Source, Sources, position_of
 
 MOST = 50
-"""Syntax errors of one file; each of them reads the file once more."""
+"""Most syntax errors reported for one file; each one costs another reading of the file."""
 _LINE = re.compile(r"^([ \t]*)([^\s#])", re.MULTILINE)
 """A line that has more than a comment."""
 _HEADERS = ("rule", "target", "host", "operator", "let")
@@ -37,7 +37,7 @@ def parse_recovering(source: Source, sources: Sources) -> tuple[s.Node, ...]:
 
 
 def _part(text: str, error: EqsatError) -> tuple[int, int]:
-    """Where the declaration with an error begins and ends; at least its line, so that reading can continue."""
+    """The extent of the declaration with an error: at least its line, so that reading can continue."""
     position = _position(text, error)
     line = text.rfind("\n", 0, position) + 1
     tops, items = _starts(text)
@@ -47,7 +47,7 @@ def _part(text: str, error: EqsatError) -> tuple[int, int]:
         header = (_HEADER if first in tops else _ITEM).match(text, position)
         before = max((b for b in begins if b < line), default=0)
         if header is not None and text[before:first].strip():
-            # An unexpected beginning: what stands before it is not complete.
+            # The error is at a beginning, so the declaration before it is incomplete.
             ends = [b for b in begins if b > first] if header[0] == "let" else [first]
             return before, min(ends, default=len(text))
     # Without its header, the items of a target are nothing.
@@ -56,7 +56,7 @@ def _part(text: str, error: EqsatError) -> tuple[int, int]:
 
 
 def _starts(text: str) -> tuple[list[int], list[int]]:
-    """Where declarations and items of targets begin: by their first words, and by the indentation of other lines."""
+    """The beginnings of declarations and items of targets, found by first words and by indentation."""
     lines = list(_LINE.finditer(text))
     tops: list[int] = []
     items: list[int] = []

@@ -17,10 +17,10 @@ from eqsat.rules.scope import Context, PatternBinding
 def read_roots(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], list[ast.Match | ast.Alternatives]]:
     """Names ("" for a single root without one) and patterns of the left side, or of a composite.
 
-    A root's name stands for its pattern in the roots after it.
+    A root's name denotes its pattern in later roots.
 
     Raises:
-        RuleError: A root has no name, or no value of its own.
+        RuleError: A root has no name, or the same value as another one.
     """
     context, known_roots = builder.context, builder.patterns.roots
     names: list[str] = []
@@ -64,7 +64,7 @@ def read_roots(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], li
 
 
 def one_by_one(roots: Sequence[s.Root], context: Context) -> list[s.Root]:
-    """Roots with those of a tuple, ``(a, b) = (A, B)``, each by itself.
+    """Roots, with each element of a tuple ``(a, b) = (A, B)`` as a root.
 
     Raises:
         RuleError: Names and values of a tuple differ in number.
@@ -94,10 +94,10 @@ def targets_of(term: ast.Term, context: Context, *, skips: bool = False) -> list
     """The names before the ``=`` of a root.
 
     Args:
-        skips: Whether ``_`` may stand for an output of an operator that is not a root.
+        skips: Whether ``_`` may mark an output of an operator that is not a root.
 
     Raises:
-        RuleError: There is something else than a name.
+        RuleError: Something is not a name.
     """
     terms = term.items if _is_tuple(term) else (term,)
     names = [part for part in terms if isinstance(part, ast.Name)]

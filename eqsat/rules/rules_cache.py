@@ -1,11 +1,11 @@
-"""Keeps what was read from rule and target files in the user's cache, and what checks of rules have shown.
+"""Keeps parsed rule and target files, and results of checks of rules, in the user's cache.
 
 Reading the shipped ones takes longer than optimizing a small model.
 
-An entry belongs to the texts and paths of the files, the version of eqsat and the sources that the reading depends on;
-any change makes another entry. An entry is text (``stored.py``) after its own hash, written to a file of its own and
-moved to its place, so that processes may share the folder. A damaged entry, or one that another user could have
-written, counts as missing: rules decide what a model computes.
+The key of an entry covers the texts and paths of the files, the version of eqsat and the sources that reading depends
+on. An entry is text (``stored.py``) after its own hash, written to a file of its own and moved to its place, so that
+processes may share the folder. A damaged entry, or one that another user could have written, counts as missing, because
+rules decide what a model computes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _READ = "rules"
 MOST_ENTRIES = 64
 """In the folder; the shipped files take three. The oldest are deleted first."""
 MOST_BYTES = 64 << 20
-"""Of one entry."""
+"""Most bytes of one entry."""
 _ROOMS = ("schema", "ops", "model", "rules")
-"""Rooms from which the reader imports; with the files beside them, all that reading depends on."""
+"""Rooms from which the reader imports; with the files beside them, they are all sources that reading depends on."""
 
 
 def find(key: str) -> list[RuleFile] | None:
@@ -52,7 +52,7 @@ def keep(key: str, files: list[RuleFile]) -> None:
 
 
 def find_text(folder_name: str, key: str) -> str | None:
-    """The text that was kept under a key in a folder of the cache, or None."""
+    """The text stored under a key in a folder of the cache, or None."""
     try:
         folder = _folder(folder_name, make=False)
         if folder is None:
@@ -91,8 +91,8 @@ def key_of(texts: list[tuple[str, str]], further: object, rooms: tuple[str, ...]
 
     Args:
         texts: Name and content of each file, and of the prelude.
-        further: What else the entry depends on, by its ``repr``.
-        rooms: Rooms that it depends on besides those of the reader.
+        further: Further dependences of the entry, by their ``repr``.
+        rooms: Rooms that it depends on, in addition to those of the reader.
     """
     digest = hashlib.sha256(_sources(rooms).encode())
     digest.update(repr(further).encode("utf-8", "surrogatepass"))

@@ -1,7 +1,7 @@
-"""Names while a rule is built: what ``let``, macros and the pattern define, and how a name is resolved.
+"""Names while a rule is built: the definitions of ``let``, macros and the pattern, and how a name is resolved.
 
-A ``let`` is a textual abbreviation with lexical scope: parameters stand for the terms given, names of earlier
-``let``s for their bodies, and all other names are those of the rule that uses it.
+A ``let`` is a textual abbreviation with lexical scope: parameters denote the given terms, names of earlier ``let``s
+their bodies, and all other names are those of the rule that uses it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_EXPANSIONS = 20_000
 
 @dataclass(eq=False)
 class ScopedLet:
-    """A ``let`` with what is visible to its body.
+    """A ``let`` with the names that are visible in its body.
 
     Attributes:
-        local: Whether it belongs to a rule or composite, where an unused one is an error.
+        local: Whether it belongs to a rule or composite; then it must be used.
     """
 
     let: s.Let
@@ -134,8 +134,8 @@ class Context:
     Attributes:
         symbols: Names with a meaning of their own here, such as ``macs`` in a cost.
         lets: The rule's own ``let``s by name.
-        pattern_names: What a ``let`` used in the pattern is called there.
-        made_up: Names that nobody wrote.
+        pattern_names: Names in the pattern of the ``let``s that are used there.
+        made_up: Generated names.
     """
 
     sources: Sources
@@ -155,7 +155,7 @@ class Context:
         """Records a name that the pattern binds.
 
         Raises:
-            RuleError: It is bound as something else, or cannot be a name.
+            RuleError: It is bound to something else, or cannot be a name.
         """
         if name in DTYPES or name in DTYPE_LISTS:
             raise self.error(binding.place, "a name of its own is required", actual=f"`{name}`, an element type")
@@ -220,7 +220,7 @@ class Context:
         return self.error(place, f"`{name}` must be defined before it is used", hint=hint)
 
     def fresh(self, base: str) -> str:
-        """A name that nothing else has, like ``base``."""
+        """A new name like ``base``."""
         number = 1
         taken = {*self.bindings, *self.lets, *self.symbols, *self.referenced, *DTYPES, *DTYPE_LISTS}
         while f"{base}_{number}" in taken:

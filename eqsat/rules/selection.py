@@ -44,7 +44,7 @@ def shipped_rules() -> list[Path]:
 def select_rules(
     sources: Sequence[str | Path | Rule], numerics: NumericsClass, default_rules: bool = False
 ) -> RuleSelection:
-    """Reads rule files and keeps what the numerics class allows.
+    """Reads rule files and keeps the rules that the numerics class allows.
 
     Args:
         sources: Files and single rules.

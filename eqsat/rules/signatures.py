@@ -24,8 +24,8 @@ class Parameter:
     """A formal operand or result.
 
     Attributes:
-        type_name: The type parameter (``T``), or a concrete type; operands with the same one agree.
-        types: Allowed types, ``tensor(float)`` and so on; empty where anything goes.
+        type_name: The type parameter (``T``), or a concrete type; operands with the same parameter have the same type.
+        types: Allowed types, ``tensor(float)`` and so on; empty if any type is allowed.
         homogeneous: For a variadic one, whether all operands have the same type.
     """
 
@@ -39,10 +39,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a pattern or template may say about an operator.
+    """The operands and attributes of an operator in patterns and templates.
 
     Attributes:
-        attributes: Kind by name: ``INT``, ``INTS``, ``FLOAT``, ... as ONNX calls them.
+        attributes: Kind by name: ``INT``, ``INTS``, ``FLOAT``, ... by ONNX's names.
         required: Attributes without a default that must be given.
         always_present: Attributes that every node has: those with a default and the required ones.
     """
@@ -65,7 +65,7 @@ class Signature:
 
     @property
     def most_inputs(self) -> int | None:
-        """None where there is no limit."""
+        """Greatest number of operands; None if there is no limit."""
         return None if self.variadic else len(self.inputs)
 
     def parameter(self, index: int) -> Parameter:
@@ -146,7 +146,7 @@ def find_operator(name: str) -> OpKey | None:
 
 
 def operator_hint(name: str) -> str:
-    """A proposal for the name of an operator that does not exist, or where else one of this name is."""
+    """A proposal for the name of an unknown operator, or the domain that has an operator of this name."""
     domain, _, plain = name.rpartition(".")
     ours = [op.name for op in functions() if op.domain == opset.EQSAT]
     if domain:

@@ -20,7 +20,7 @@ WIDEST = 160
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment without its sign; ``alone`` where nothing else stands on its line."""
+    """A comment without its sign; ``alone`` if there is nothing else on its line."""
 
     line: int
     text: str
@@ -57,7 +57,7 @@ class Source:
             return ""
         text = self.lines[line - 1].rstrip()
         if len(text) > WIDEST:
-            # Of a very long line the part around the column.
+            # Only the part of a very long line around the column.
             first = max(0, min(column - 1, len(text)) - WIDEST // 2)
             text, column = text[first : first + WIDEST], column - first
         # Tabs are kept in the caret's line, so that it stands below its character at any tab width.
@@ -108,7 +108,7 @@ class Sources:
         self.expanding: list[tuple[str, Place]] = []
         """Macros being expanded, outermost first: name and place of use."""
         self.mistakes: list[EqsatError] | None = None
-        """The errors found so far, where all of them are collected."""
+        """The errors so far, if they are all collected."""
         self.lost: set[str] = set()
         """Names of declarations with mistakes: that these are not known is not a mistake of its own."""
 

@@ -1,7 +1,7 @@
-"""How much evaluating one expression of a rule may take.
+"""Limits the work of evaluating one expression of a rule.
 
 Steps and elements are counted, so that a nested comprehension ends at the same place on every machine. A list that
-holds another one many times counts as large as it looks, since comparing or printing it goes through all of it.
+contains another list many times counts all copies, because comparing or printing it visits all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eqsat.rules.ast import Place
 MOST_STEPS = 4_000_000
 """Steps for one expression: a quarter of a second to some seconds."""
 MOST_ELEMENTS = 1_000_000
-"""Elements of one list, those of the lists in it included."""
+"""Most elements of one list, including those of nested lists."""
 PER_TERM = 4
 """Steps that each term counts; an element of a list is one."""
 PER_ARRAY = 8
@@ -35,7 +35,7 @@ class StepCount:
         """Counts a term.
 
         Raises:
-            RuleError: There were too many.
+            RuleError: There were too many terms.
         """
         self._left -= PER_TERM
         if self._left < 0:
@@ -45,7 +45,7 @@ class StepCount:
         """Counts the elements of a list or an array.
 
         Raises:
-            RuleError: There are too many, in it or in all so far.
+            RuleError: There are too many elements, in this list or in all so far.
         """
         if isinstance(value, np.ndarray):
             self._left -= value.size // PER_ARRAY
@@ -82,7 +82,7 @@ class StepCount:
 
 
 class Env(dict[str, object]):
-    """The names of one evaluation, and what it has taken so far."""
+    """The names of one evaluation, and the work so far."""
 
     def __init__(self, names: Any, steps: StepCount | None = None) -> None:
         super().__init__(names)

@@ -1,8 +1,8 @@
-"""Rule files that were read, as text: the trees of a :class:`~eqsat.rules.ast.RuleFile` to JSON and back.
+"""Serializes rule files: the trees of a :class:`~eqsat.rules.ast.RuleFile` to JSON and back.
 
-One table holds every value once, each after those that it is made of, so that what was one object at several places
-is one again. An entry that is a list begins with the number of its kind and refers to earlier entries; any other entry
-is the value itself. Only the kinds of ``_KINDS`` can be made, and making one executes nothing.
+One table holds every value once, after its parts, so that an object at several places stays one object. An entry that
+is a list begins with the number of its kind and refers to earlier entries; any other entry is the value itself. Only
+the kinds of ``_KINDS`` can be made, and making one executes nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in _KINDS[1:] if k
 
 
 def to_text(files: Sequence[ast.RuleFile]) -> str | None:
-    """The text of which :func:`from_text` makes the files again; None if one has a value that is not text."""
+    """The text from which :func:`from_text` restores the files; None if a value cannot be stored as text."""
     table: list[Any] = []
     known: dict[Any, int] = {}
-    kept: list[Any] = []  # Objects must live as long as they are known by their ids.
+    kept: list[Any] = []  # Objects are known by their ids, so they must not be freed before.
 
     def add(value: Any) -> int:
         kind = type(value)
@@ -84,7 +84,7 @@ def from_text(text: str) -> list[ast.RuleFile]:
 
 
 class _NoTextError(Exception):
-    """A value that is not text, such as an operator that Python defines."""
+    """A value that cannot be stored as text, such as an operator that Python defines."""
 
 
 def _maker(kind: type[Any]) -> Callable[[list[Any]], Any]:

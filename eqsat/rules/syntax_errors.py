@@ -1,4 +1,4 @@
-"""What a syntax error means, in the words of the rule language instead of the parser's terminals."""
+"""Explains syntax errors in the words of the rule language instead of the parser's terminals."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Explained(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """What stands before an unexpected token.
+    """The text before an unexpected token.
 
     Attributes:
-        word: The last token, or a part of it that is enough to tell what it is.
-        end: Where it ends.
-        bracket: Where the innermost bracket begins that is open; -1 for none.
+        word: The last token, or a part of it that identifies it.
+        end: End of that token.
+        bracket: Position of the innermost open bracket; -1 if there is none.
     """
 
     word: str
@@ -88,10 +88,10 @@ class _Before(NamedTuple):
 
     @classmethod
     def of(cls, text: str, position: int) -> _Before:
-        """Read from the header above: a header ends whatever was open."""
+        """The text from the header above on, since a header closes all brackets."""
         headers = [m.start() for m in _HEADER.finditer(text, 0, position) if m.start(1) < position]
         first = headers[-1] if headers else 0
-        # Of equal length, so that positions stay.
+        # Of equal length, so that positions stay valid.
         code = STRING_OR_COMMENT.sub(lambda m: ("#" if m[0][0] == "#" else '"') * len(m[0]), text[first:position])
         code = re.sub("#+", lambda m: " " * len(m[0]), code)
         open_: list[int] = []
@@ -136,7 +136,7 @@ def explain(error: UnexpectedInput, text: str) -> Explained:
     is_complete = is_word and before.word not in RESERVED - {"true", "false", "inf"}
     is_incomplete = str(token) in RESERVED and not is_complete
     if "\n" in text[before.end : position] and (unclosed or len(expected) == 1 or is_incomplete):
-        # What is missing is missing there, where the line before ends.
+        # Something missing is reported at the end of the previous line.
         if is_incomplete:
             hint = _end_hint(before, expected)
         if unclosed:
@@ -156,7 +156,7 @@ def _at(text: str, position: int) -> tuple[int, int]:
 
 
 def _end_hint(before: _Before, expected: set[str]) -> str:
-    """What to do where a text ends too early."""
+    """The advice for a text that ends too early."""
     if before.word == ",":
         return "something follows each comma: go on with it, or remove the comma"
     if "ARROW" in expected:
@@ -232,7 +232,7 @@ def _bare_operator(text: str, before: _Before, expected: set[str]) -> Explained 
 
 
 def _united(text: str, before: _Before, position: int) -> Explained | None:
-    """The error of a number with a unit, where the unexpected token is the unit or stands after it."""
+    """The error of a number with a unit, where the unexpected token is the unit or follows it."""
     # A unit at the end of a line reads as the first word of an item, whose second one is on the next line.
     above = re.search(r"[ \t]*(?:#[^\n]*)?\n\s*\w+\Z", text[: before.end])
     for last in (before.end, *([] if above is None else [above.start()])):
@@ -329,7 +329,7 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
 
 
 def _declaration_hint(token: Token, text: str) -> str:
-    """What a text at the place of a declaration lacks."""
+    """The part that is missing in an incomplete declaration."""
     if token.value in ("//", "/"):
         return "`#` begins a comment"
     guess = did_you_mean(token.value, ("rule", "target", "host", "operator", "let"))

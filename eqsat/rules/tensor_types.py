@@ -1,7 +1,8 @@
-"""Element types of a rule's values: operands that share a type parameter of a schema agree, and so do both sides.
+"""Element types of a rule's values: operands that share a type parameter of a schema have one type, and so do both
+sides.
 
-Unification over sets of allowed types, by clause. Only contradictions are errors: which of the types left it
-is, is known when the rule runs.
+Unification over sets of allowed types, by clause. Only contradictions are errors; the actual type is known when the
+rule runs.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from eqsat.schema.types import OpKey
 _TENSOR_OF = {name: type_name(dtype) for name, dtype in DTYPES.items()}
 _TENSORS = frozenset(_TENSOR_OF.values())
 FEW = 2
-"""Types that the result of an operator may have, as of those for quantized tensors; with more, each pattern leaves out
-some."""
+"""Most types of a result that counts as having few, as for quantized tensors; with more, each pattern leaves out
+some.
+"""
 _STRINGS, _BOOLS = (frozenset((_TENSOR_OF[name],)) for name in ("string", "bool"))
 _NUMBERS = _TENSORS - _STRINGS - _BOOLS
 
 
 @dataclass(eq=False)
 class _Type:
-    """A type variable: what it may be (None: anything), and where that was said first."""
+    """A type variable: its possible types (None: any), and where they were first restricted."""
 
     allowed: frozenset[str] | None
     place: ast.Place
@@ -55,7 +57,7 @@ def impossible(clauses: Sequence[Clause], conditions: Sequence[ast.Expr]) -> tup
     """The first condition on an element type that none of the plain patterns can fulfil.
 
     Returns:
-        Its place, and what is true there; None if some pattern can have the types that the conditions require.
+        Its place, and the types there; None if some pattern can have the types that the conditions require.
     """
     required = [pair for condition in conditions for pair in required_types(condition)]
     first: tuple[ast.Place, str] | None = None
@@ -78,12 +80,12 @@ def possible_types(
     """The element types that the names of one clause may have where a rule applies.
 
     Args:
-        right: The right side, which has the types of the left.
-        conditions: What is required besides.
+        right: The right side, which has the types of the left side.
+        conditions: Further requirements.
 
     Returns:
-        Groups of names that have one type, each with the types it may be (``tensor(float)``), by the first name; None
-        if no types are possible. ``.0`` stands for the first root, ``.1`` for the second.
+        Groups of names that have one type, each with its possible types (``tensor(float)``), by the first name; None if
+        no types are possible. ``.0`` means the first root, ``.1`` the second.
     """
     checker = _Checker(clause, _Silent())
     try:
@@ -113,20 +115,22 @@ class _Impossible(RuleError):
 
 
 class _Silent:
-    """Stands for a rule that has been read, where a contradiction means only that a clause never applies."""
+    """Replaces the errors of a rule that was read before, for which a contradiction only means that a clause never
+    applies.
+    """
 
     def error(self, place: ast.Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
         return RuleError(requirement, place=str(place), actual=actual, hint=hint)
 
 
 def narrowings(clauses: Sequence[Clause]) -> Iterator[tuple[ast.Place, str]]:
-    """Where a pattern takes the result of an operator with few types, and only for some of these.
+    """Finds operands whose operator has few result types, of which the pattern can take only some.
 
     The pattern of a ``Relu`` of a ``QLinearConv`` matches, but not the one that its author thinks of first: ONNX has no
     ``Relu`` of ``uint8``.
 
     Returns:
-        Places of operators in the patterns, and what is true there.
+        Places of operators in the patterns, and the types there.
     """
     seen: set[ast.Place] = set()
     for clause in clauses:
@@ -140,10 +144,10 @@ def narrowings(clauses: Sequence[Clause]) -> Iterator[tuple[ast.Place, str]]:
 
 
 def never_held(op: OpKey, conditions: Sequence[ast.Condition]) -> tuple[ast.Place, str] | None:
-    """The first condition on a plain operator that asks for element types which ONNX does not have for it.
+    """The first condition that requires element types that ONNX does not allow for a plain operator.
 
     Returns:
-        Its place, and what is true there; None if there is no such condition.
+        Its place, and the types there; None if there is no such condition.
     """
     signature = known(op)
     formals = {p.name: p for p in (*signature.inputs, *signature.outputs)}
@@ -176,7 +180,7 @@ def required_types(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | 
 
 
 def _required_by_either(left: ast.Expr, right: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str]]]:
-    """Names that both conditions restrict: one of them holds."""
+    """Names that both of two alternative conditions restrict: one of the restrictions holds."""
     others = list(required_types(right))
     for name, types in required_types(left):
         for other, more in others:
@@ -185,7 +189,7 @@ def _required_by_either(left: ast.Expr, right: ast.Expr) -> Iterator[tuple[ast.N
 
 
 def _types_of(term: ast.Expr) -> frozenset[str] | None:
-    """The element types that a term lists; None where it is more than a list of their names."""
+    """The element types that a term lists; None if it is not just a list of names."""
     if isinstance(term, ast.Name) and term.name in DTYPES:
         return frozenset((_TENSOR_OF[term.name],))
     if isinstance(term, ast.Name) and term.name in DTYPE_LISTS:

@@ -135,7 +135,7 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
         return self._made(ast.Parentheses(c[1], self._place(meta))) if keep else c[1]
 
     def _made(self, node: ast.Term) -> ast.Term:
-        """A node, unless it is too deep for code that walks it recursively."""
+        """Returns a node, unless it is too deep for code that walks it recursively."""
         inner = parts(node)
         if inner:
             depth = 1 + max([self._depths.get(id(part), 0) for part in inner])

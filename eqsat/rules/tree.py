@@ -1,7 +1,7 @@
-"""What all trees of the rule language have in common: nodes with places, walked and changed in one way.
+"""The common part of all trees of the rule language: nodes with places, and how they are walked and changed.
 
 A node is a frozen dataclass whose fields hold other nodes, tuples of them, or plain values. Each question about a tree
-is a short function over :func:`walk`, :func:`parts` or :func:`replaced`; none needs a case for each kind of node.
+is a short function over :func:`walk`, :func:`parts` or :func:`replaced`; none needs a case per kind of node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEEPEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a rule file; lines and columns count from 1."""
+    """The place of a node in a rule file; lines and columns count from 1."""
 
     file: str
     line: int
@@ -83,9 +83,9 @@ def walk(tree: Any, into: Callable[[Any], Sequence[Any]] = parts, *, once: bool 
     """All nodes of a tree, or of a tuple of trees, each before its parts.
 
     Args:
-        into: Which parts of a node are visited.
-        once: Whether an object that stands at several places is met at the first only. What a ``let`` names is one
-            object however often it is used, so that a tree can have exponentially more nodes than objects.
+        into: Selects the parts of a node that are visited.
+        once: Whether an object at several places is visited only at the first. The body of a ``let`` is one object even
+            if it is used often, so a tree can have exponentially more nodes than objects.
     """
     seen: set[int] = set()
     left = _nodes(tree)[::-1]
@@ -100,7 +100,7 @@ def walk(tree: Any, into: Callable[[Any], Sequence[Any]] = parts, *, once: bool 
 
 
 def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree, or a tuple of trees, with other nodes in it. What was one object at several places is one again.
+    """A tree, or a tuple of trees, with some nodes replaced. An object at several places stays one object.
 
     Args:
         change: Gives the replacement of a node, a :class:`Place` included; None to keep it.
@@ -125,7 +125,8 @@ def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
 def without_places(tree: Any) -> Any:
     """A tree (or a tuple of them) with all places equal, to compare contents without places.
 
-    A node keeps its answer: it is needed for each operator of a pattern, and contains the answers of all nodes below.
+    The result is cached in the node: it is needed for each operator of a pattern, and contains the results of all nodes
+    below.
     """
     if isinstance(tree, Place):
         return _NOWHERE

@@ -1,9 +1,9 @@
 """Constants in the spelling in which a composite reads them.
 
 A composite such as ``MatMul(x, Transpose(w, perm=[1, 0]))`` with ``const(w)`` says that its kernel reads weights as
-``[outputs, inputs]``. Exporters store them in either order, and to change it costs nothing, because constants are
-computed before a program runs. So where a composite transposes a constant, each constant at that place is also the
-transposition of another one.
+``[outputs, inputs]``. Exporters store them in either order, and changing the order costs nothing, because constants are
+computed before a program runs. So where a composite transposes a constant, each constant at that place is also
+represented as the transposition of another one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def turned_constants(targets: Iterable[Target]) -> tuple[Rule, ...]:
 
 
 def operators_on_constants(targets: Iterable[Target]) -> frozenset[OpKey]:
-    """Operators that composites of accelerators apply to constants, or that the rules above do.
+    """Operators that composites of accelerators, or the rules above, apply to constants.
 
     If a rule applies one of them to a constant, the e-graph must contain it beside the result.
     """

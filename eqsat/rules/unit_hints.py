@@ -1,4 +1,4 @@
-"""What a number with a unit after it is without: files of targets have plain numbers, in SI units."""
+"""Converts numbers with units for hints: target files have plain numbers, in SI units."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _WITH_UNIT = re.compile(r"(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)(?P<exponent>e[+-
 
 
 def without_unit(text: str) -> tuple[str, str] | None:
-    """What a text such as ``4 GB`` begins with, and how the language writes it, ``4e9``.
+    """The number and unit at the beginning of a text such as ``4 GB``, and the spelling of the language, ``4e9``.
 
     Returns:
-        None where the text does not begin with a number and a unit.
+        None if the text does not begin with a number and a unit.
     """
     found = _WITH_UNIT.match(text)
     if found is None:

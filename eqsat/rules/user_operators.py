@@ -19,8 +19,9 @@ from eqsat.schema.declared_operators import DeclaredOperator, Function, Referenc
 from eqsat.schema.types import TensorType
 
 Declaration = str | os.PathLike[str] | DeclaredOperator | ast.Rule | ast.Target
-"""What declares operators: a rule or target file, a Python file, which is executed, an operator, or a rule or target
-that was read."""
+"""A source of declarations: a rule or target file, a Python file, which is executed, an operator, or a rule or target
+that was read.
+"""
 
 
 def operator(
@@ -39,7 +40,7 @@ def operator(
             a tuple of them. Equal operands must give equal results.
         types: Called in the same way with an ``eqsat.TensorType`` for each operand, it returns the types of the
             results; by default that of the first operand.
-        results: How many results the function returns.
+        results: Number of results that the function returns.
 
     Returns:
         The operator, for ``declarations=[...]`` and :func:`declarations`.
@@ -146,7 +147,7 @@ def declarations(*given: Declaration) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _of_python(path: Path, stamp: tuple[int, int] | None) -> tuple[DeclaredOperator, ...]:
-    """The operators among the names of a Python file, which is executed once as long as it stays as it is."""
+    """The operators among the names of a Python file, which is executed again only if it changes."""
     module = execute_file(path, "eqsat_operators", "a Python file with operators", RuleError)
     found = tuple(v for v in vars(module).values() if isinstance(v, Function | Reference))
     if not found:

@@ -1,8 +1,8 @@
-"""What is known of the proofs of rules, so that listing rules needs neither the solver nor its time.
+"""Stored verdicts of the prover, so that listing rules needs neither the solver nor its time.
 
-``rules/verdicts.json`` has the verdict of the prover on each shipped rule, under a hash of what the rule says. A rule
-that is changed has therefore none until ``make verdicts`` is run. Verdicts on other rules are in the user's cache from
-the time when they were proven, or executed before a search used them.
+``rules/verdicts.json`` has the verdict on each shipped rule, under a hash of the rule. So a changed rule has no verdict
+until ``make verdicts`` is run. Verdicts on other rules enter the user's cache when they are proven, or executed before
+a search uses them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def verdicts_file() -> Path:
 
 
 def content_of(rule: Rule) -> str | None:
-    """What a rule says, without comments and places; None for rules about operators that are functions of Python."""
+    """The contents of a rule, without comments and places; None for rules about operators that are Python functions."""
     nowhere = Span(1, 1)
     plain: Rule = replace(
         without_places(rule), span=nowhere, doc="", where=tuple(replace(c, span=nowhere) for c in rule.where)
@@ -60,7 +60,7 @@ def known_verdict(rules: Iterable[Rule]) -> Trust | None:
 
 
 def weakest_verdict(verdicts: Iterable[Trust | None]) -> Trust | None:
-    """The weakest of some verdicts; None if one is not known, or if there are none."""
+    """The weakest of some verdicts; None if one is unknown, or if there are none."""
     found = list(verdicts)
     known: list[Trust] = [trust for trust in found if trust is not None]
     order: tuple[Trust, ...] = get_args(Trust)

@@ -63,7 +63,7 @@ def findings(expr: ast.Expr, env: Mapping[str, object]) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a name stands for a value, such as that of an attribute, and not for tensors or a node."""
+    """Whether a name denotes a value, such as that of an attribute, and not tensors or a node."""
     first = value[0] if isinstance(value, tuple) and value else value
     return first is not None and not isinstance(first, TensorFacts | NodeFacts | list)
 

@@ -1,4 +1,4 @@
-"""The operator as which a composite is written: ``as com.microsoft.FusedConv(x, w, b, **c, activation="Relu")``.
+"""The operator that represents a composite in files: ``as com.microsoft.FusedConv(x, w, b, **c, activation="Relu")``.
 
 Its operands are those of the composite; ``as (y, _, s) = ...`` names which of its outputs are the
 composite's results.
