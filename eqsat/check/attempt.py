@@ -40,7 +40,7 @@ _ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 @dataclass(frozen=True)
 class _Twins:
-    """What patterns that may be one node share."""
+    """The common part of patterns that may be one node."""
 
     results: list[Drawn]
     step: LeftOperator
@@ -60,13 +60,13 @@ class Attempt:
     """An instance while it is drawn.
 
     Attributes:
-        main: Element type of what nothing else decides.
+        main: Element type of values whose type nothing else decides.
         names: Values that the pattern binds.
-        env: What conditions see of them, and the values of attributes and ``let``s.
-        made: By pattern.
-        shared: By what occurrences of one node have in common.
-        sites: The step that a pattern became.
-        sides: Which sides of alternatives in conditions it is to meet.
+        env: Facts about them for conditions, and the values of attributes and ``let``s.
+        made: Drawn values by pattern.
+        shared: Drawn nodes by the common part of their occurrences.
+        sites: Step of each pattern.
+        sides: The sides of alternatives in conditions that it should meet.
     """
 
     drawing: Drawing
@@ -162,7 +162,7 @@ class Attempt:
         return self._add(name, found, dtype, constant)
 
     def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:
-        """Contents that the rule's conditions may ask for; None leaves them to chance."""
+        """Contents that the rule's conditions may require; None leaves them to chance."""
         known = self.drawing.learned.get(name)
         if known is not None and dtype.is_floating_point() and self.chance.happens(0.5):
             with np.errstate(over="ignore"):
@@ -188,7 +188,7 @@ class Attempt:
         if 0 in shape:
             raise Rejected("a number that does not occur")
         if value == 0 and dtype.is_floating_point() and self.chance.happens(0.2):
-            array = -array  # It equals 0, too.
+            array = -array  # It also equals 0.
         return self._add("", np.broadcast_to(array, shape).copy(), dtype, True)
 
     def _add(self, name: str, array: np.ndarray, dtype: ir.DataType, constant: bool) -> Drawn:
@@ -229,7 +229,7 @@ class Attempt:
         if pattern.bind is not None:
             step = self.sites[pattern]
             self.names[pattern.bind] = drawn
-            # What these two facts say is where a rewrite helps, not where it is right: any sum or product will do.
+            # These two facts decide where a rewrite helps, not where it is right: any sum or product will do.
             free = [step.op == op and not self._is_neutral(pattern, x) for op, x in ((_ADD, 0), (_MUL, 1))]
             facts = replace(drawn.facts, free_term=free[0], free_factor=free[1])
             self.env[pattern.bind] = NodeFacts(step.op, step.attrs, facts)
@@ -293,24 +293,24 @@ class Attempt:
         return shape
 
     def _foresee(self, pattern: Match, dtype: ir.DataType, shape: Shape | None) -> None:
-        """Lets conditions on what a result is made of see the shape that is wished for it."""
+        """Shows the wished shape of a result to conditions on its parts."""
         if pattern.bind is not None and shape is not None:
             facts = TensorFacts(TensorType(dtype, shape), None, False, True, False, False)
             self.env.setdefault(pattern.bind, NodeFacts(pattern.ops[0], (), facts))
 
     def wished(self, pattern: Match, dtype: ir.DataType, shape: Shape) -> Shape:
-        """The shape that conditions ask of a result, of what is known by now."""
+        """The shape that conditions require of a result, given the values known so far."""
         if pattern.bind is None or pattern.bind not in self.drawing.wishes:
             return shape
         env = {name: facts for name, facts in self.env.items() if name != pattern.bind}
         return self.drawing.wishes.shape(pattern.bind, shape, dtype, env, self.chance, self.sides)
 
     def attribute(self, pattern: Match, name: str, value: Any, attrs: Mapping[str, Any]) -> Any:
-        """The value of an attribute that the operator is free to choose, as conditions ask for it.
+        """The value that conditions require of an attribute that the operator may choose.
 
         Args:
-            value: What it chose.
-            attrs: Its attributes that are decided.
+            value: The operator's choice.
+            attrs: The attributes decided so far.
         """
         wishes = self.drawing.wishes
         keys = [key for key in keys_of(pattern, name) if key in wishes]

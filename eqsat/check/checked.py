@@ -32,15 +32,15 @@ RuleVerdict = Literal["holds", "refuted", "undecided"]
 
 @dataclass(frozen=True)
 class CheckedRule:
-    """What executing a rule has shown.
+    """The result of executing a rule.
 
     Attributes:
         verdict: ``"refuted"`` with a counterexample, ``"undecided"`` if no instance was found, else ``"holds"``.
         outcome: All instances; its ``counterexamples`` have the graph, the data and both results.
         reason: Why it is undecided.
-        where: What is true where the two sides differ, and not where they agree, ``only where c < x``; empty if nothing
-            was found that tells them apart.
-        lints: What makes the rule useless without making it wrong.
+        where: A condition that is true where the two sides differ and false where they agree, ``only where c < x``;
+            empty if none was found.
+        lints: Reasons why the rule is useless although it is not wrong.
         repeat: The command that repeats the check.
     """
 
@@ -104,9 +104,9 @@ def check_rules(
 
     Args:
         sources: Rule files, target files, whose own rules are checked, or single rules.
-        names: Of the rules to check; all of them by default.
+        names: Names of the rules to check; all of them by default.
         samples: Instances of each rule.
-        seed: Another number draws other instances.
+        seed: Seed of the instances.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators that the rules name.
 
@@ -129,7 +129,7 @@ def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: 
     given = {rule.place for rule in rules}
     shipped = [r for r in select_rules((), "approximate", default_rules=True).rules if r.place not in given]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of empty arrays and the like
         return [_checked(rule, [*rules, *shipped], samples, seed) for rule in chosen]
 
 
@@ -143,7 +143,7 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
     outcome.counterexamples.sort(key=lambda c: (c.kind == "silent", sum(leaf.array.size for leaf in c.instance.leaves)))
     if found.verdict == "refuted":
         if any(c.kind in ("type", "failure") for c in outcome.counterexamples):
-            return found  # Where values differ is not all of where the rule is wrong.
+            return found  # The differences that were found may not be all.
         domain = Domain(rule)
         for observed in seen:
             domain.add(*observed)
@@ -159,14 +159,14 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
 
 
 def verdict_of(outcome: Outcome) -> RuleVerdict:
-    """What an outcome means for the rule."""
+    """The consequence of an outcome for the rule."""
     if any(c.kind != "silent" for c in outcome.counterexamples):
         return "refuted"
     return "holds" if outcome.fires else "undecided"
 
 
 def why_undecided(outcome: Outcome) -> str:
-    """The sentence about a rule of which no instance was found."""
+    """The message for a rule without an instance."""
     return f"no instance was found in {_count(outcome.attempts, 'attempt')}: {outcome.why_silent()}"
 
 

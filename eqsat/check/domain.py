@@ -20,13 +20,13 @@ from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Rule
 
 CLEAR = 0.7
-"""Share of the elements that agree, up to which one statement that is true of them as well still says something."""
+"""Largest share of agreeing elements of which a statement may be true and still be informative."""
 SHARP = 0.1
-"""The same for each of several statements, of which one is true wherever the sides differ."""
+"""The same for each of several statements, one of which is true wherever the sides differ."""
 MOST_ELEMENTS = 100
-"""Of one instance, so that a large one does not count more than many small ones."""
+"""Elements of one instance, so that a large instance does not count more than many small ones."""
 MOSTLY = 0.8
-"""Share of the differing elements of which a statement must be true to say something where it is not true of all."""
+"""Least share of differing elements of which a statement must be true to be informative if it is not true of all."""
 _FEWEST = 2
 """Instances that must speak for a statement: what fewer have in common may be by chance."""
 _MOST_STATEMENTS = 3
@@ -34,11 +34,11 @@ _MOST_STATEMENTS = 3
 
 @dataclass
 class Domain:
-    """Collects instances of a rule, and says on which of them it is wrong.
+    """Collects instances of a rule, and describes those on which it is wrong.
 
     Attributes:
-        wrong: Of each instance, by statement, for which of the differing elements it is true.
-        right: The same of the elements that agree.
+        wrong: For each instance and statement, whether it is true of each differing element.
+        right: The same for the agreeing elements.
     """
 
     rule: Rule
@@ -95,7 +95,7 @@ class Domain:
         return float(np.mean([np.mean(truths.get(text, False)) for _, truths in self.right]))
 
     def _cover(self, texts: list[str]) -> list[str]:
-        """The fewest statements, found greedily, of which one is true for each element that differs."""
+        """The fewest statements, found greedily, such that one is true of each differing element."""
         left = [np.ones(size, bool) for size, _ in self.wrong]
         found: list[str] = []
         while any(np.any(rest) for rest in left):
@@ -176,10 +176,10 @@ class Domain:
 
 
 def differing(left: np.ndarray, right: np.ndarray, atol: float | None) -> np.ndarray:
-    """Where two sides differ; everywhere if they are of different types or shapes.
+    """Where two sides differ; everywhere if their types or shapes differ.
 
     Args:
-        atol: Largest difference that counts as none; None where bits count.
+        atol: Largest difference that is ignored; None if bits must be equal.
     """
     if left.shape != right.shape or left.dtype != right.dtype:
         return np.ones(left.shape, bool)

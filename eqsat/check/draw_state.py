@@ -42,16 +42,16 @@ class Drawing:
     """State that the attempts for one clause share.
 
     Attributes:
-        pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and of the
-            shapes and contents that its conditions ask for; otherwise only by chance.
-        executed: Whether instances are executed. Others may be of any size, and have no data but what conditions and
+        pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and with the
+            shapes and contents that its conditions require; otherwise only by chance.
+        executed: Whether instances are executed. Others may be of any size, and only have the data that conditions and
             operators read.
-        dtypes: Element types of its values, by how often they are drawn.
+        dtypes: Element types of its values, each as often as it should be drawn.
         named: Unusual element types that the rule mentions.
-        wishes: What the conditions ask of the leaves.
+        wishes: Requirements of the conditions on the leaves.
         required: Element types that the conditions require, by the name of a tensor or a node.
-        rank: That some tensor has at least, by an axis or a permutation that the pattern requires; 0 where none is.
-        learned: By name, numbers with which the conditions held: they may be hard to meet again.
+        rank: Least rank of some tensor, by an axis or a permutation in the pattern; 0 if there is none.
+        learned: By name, numbers that met the conditions, which may be hard to find again.
     """
 
     def __init__(self, rule: Rule, clause: Clause, pointed: bool = False, executed: bool = True) -> None:

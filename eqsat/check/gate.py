@@ -1,6 +1,6 @@
 """Rules that do not ship with eqsat are executed before a model meets them.
 
-The work is bounded by numbers of instances and attempts. A verdict belongs to what a rule says, wherever it stands, and
+The work is bounded by numbers of instances and attempts. A verdict belongs to the contents of a rule, in any file, and
 is kept in the user's cache: a rule is executed once.
 """
 
@@ -20,9 +20,9 @@ from eqsat.rules.listing import short_place
 from eqsat.rules.verdicts import content_of, keep_verdict
 
 INSTANCES = 24
-"""Of each rule."""
+"""Instances of each rule."""
 ATTEMPTS = 1_500
-"""Of each rule, to draw its instances."""
+"""Attempts to draw the instances of each rule."""
 MOST_NAMED = 5
 """Rules that a note lists."""
 MOST_KEPT = 1_024
@@ -51,7 +51,7 @@ def require_believed(rules: Iterable[Rule]) -> tuple[str, ...]:
     """Executes rules that do not ship, unless that has been done.
 
     Returns:
-        A note on the rules of which no instance was found, if there are any.
+        A note on the rules without an instance, if there are any.
 
     Raises:
         RuleError: A rule is wrong.
@@ -104,11 +104,11 @@ def _executed(rule: Rule) -> Judgement:
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             outcome = check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS, pointed=True)
-        except Exception as error:  # functions of users are among what is executed
+        except Exception as error:  # functions of users may be among the executed operators
             return Judgement("undecided", f"it cannot be executed: {reason(error)}")
     verdict = verdict_of(outcome)
     if verdict == "refuted":
-        # Where the rule stands is said beside it, as the same rule may stand elsewhere.
+        # The message adds the place, because the same rule may be in several files.
         return Judgement(
             verdict, str(CheckedRule(rule, verdict, outcome).counterexample).removeprefix(f"{rule.place}: ")
         )

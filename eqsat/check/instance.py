@@ -30,8 +30,8 @@ class Drawn:
 
     Attributes:
         value: Contents of a constant leaf.
-        exponent: Of a power of two that no element reaches in magnitude; None where none is known.
-        constant: Whether it depends on constants only.
+        exponent: Exponent of a power of two that no element reaches in magnitude; None if unknown.
+        constant: Whether it depends only on constants.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Leaf:
     type: TensorType
     constant: bool
     exponent: int | None = None
-    """Of a power of two that is known as a bound of the elements' magnitudes."""
+    """Exponent of a power of two that bounds the elements' magnitudes."""
 
     @property
     def facts(self) -> TensorFacts:
@@ -69,7 +69,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class LeftOperator:
-    """One operator of the left side; None stands for an absent operand."""
+    """One operator of the left side; None means an absent operand."""
 
     op: OpKey
     attrs: Attrs
@@ -128,7 +128,7 @@ class Instance:
         return model
 
     def bounds(self) -> dict[str, int]:
-        """What is known of the magnitudes of the model's inputs."""
+        """The known magnitudes of the model's inputs."""
         return {leaf.name: leaf.exponent for leaf in self.leaves if leaf.exponent is not None and not leaf.constant}
 
     def inputs(self) -> dict[str, np.ndarray]:

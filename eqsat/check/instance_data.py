@@ -24,7 +24,7 @@ Mood = Literal["plain", "special", "grid"]
 are multiples of a half, so that some are equal, or halfway between integers, and sums are not rounded."""
 
 SMALL = 0.01
-"""Numbers of a rule below it are beside a square or a variance what counts, and data are drawn accordingly."""
+"""Numbers of a rule below this are relevant next to a square or a variance, and data are drawn accordingly."""
 _ALWAYS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0)
 
 DTYPES: dict[ir.DataType, float] = {
@@ -53,7 +53,7 @@ RARE = (
     ir.DataType.FLOAT8E5M2,
     ir.DataType.FLOAT8E5M2FNUZ,
 )
-"""Element types that are drawn only where a rule names them, or where an operator takes none of the usual ones."""
+"""Element types drawn only if a rule names them, or if an operator takes no usual type."""
 _NAMED = 0.4
 
 
@@ -63,19 +63,19 @@ def dtypes_of(rule: Rule) -> dict[ir.DataType, float]:
 
 
 def named_in(rule: Rule) -> tuple[ir.DataType, ...]:
-    """The element types that a rule mentions, of those that few operators take or are quantized to."""
+    """The element types that a rule mentions, among those that few operators take or produce by quantization."""
     names = {n.name for n in walk((rule.left, rule.right, rule.where)) if isinstance(n, Name)}
     return tuple(d for d in (*RARE, ir.DataType.INT16) if dtype_name(d) in names)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Numbers that the conditions of a rule may ask for.
+    """Numbers that the conditions of a rule may require.
 
     Attributes:
-        numbers: Those of the text, and what simple arithmetic makes of them.
-        extremes: Whether the rule speaks of the least and greatest value of a type.
-        mentioned: Those of the text alone, if numbers beside them are drawn as well.
+        numbers: Numbers in the text, and results of simple arithmetic on them.
+        extremes: Whether the rule mentions the least and greatest value of a type.
+        mentioned: Only the numbers in the text, if their neighbours are drawn as well.
         reached: Arguments at which functions of the rule give these.
     """
 
@@ -169,8 +169,8 @@ def array(
     Plain floats are of float32's precision and moderate, so that a wrong constant shows and rounding does not.
 
     Args:
-        numbers: That the rule mentions; None if they do not matter.
-        arguments: Of its functions, which show up as well.
+        numbers: Numbers that the rule mentions; None if they do not matter.
+        arguments: Arguments of its functions, which occur as well.
     """
     kind = dtype.numpy()
     rng = chance.rng
@@ -231,13 +231,13 @@ def _mixed(
 
 
 def _scaled(chance: Chance, values: np.ndarray, mood: Mood, numbers: Sequence[float]) -> np.ndarray:
-    """Contents that are all smaller, so that numbers of the rule are not negligible beside them, or all larger."""
+    """Contents all scaled down, so that numbers of the rule are not negligible beside them, or all scaled up."""
     small = [n for n in map(abs, numbers) if 0 < n < SMALL]
     if not chance.happens(0.3 if small else 0.05):
         return values
     scales = [s for n in small for s in (n, math.sqrt(n))] or [2.0**-10]
     if mood == "special":
-        scales.append(2.0**13)  # Rounding of such numbers is beyond the claim of the other classes.
+        scales.append(2.0**13)  # Other classes do not claim how such numbers round.
     with np.errstate(all="ignore"):
         return np.asarray(values * np.asarray(chance.one_of(scales)).astype(values.dtype), values.dtype)
 

@@ -1,4 +1,4 @@
-"""What makes a rule useless without making it wrong: it never applies, it grows for ever, or others say the same."""
+"""Finds useless rules: a rule that never applies, that applies to its own results without end, or that others imply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IMPLIED = Limits(iterations=5, nodes=ENODES)
 
 
 def silent(outcome: Outcome) -> list[str]:
-    """Remarks on alternatives of which no instance was found, and on sides of different types."""
+    """Remarks on alternatives without an instance, and on sides of different types."""
     found: list[str] = []
     rule = outcome.rule
     never = impossible(expand(rule.left), [condition.expr for condition in rule.where])
@@ -48,7 +48,7 @@ def silent(outcome: Outcome) -> list[str]:
 
 
 def grows(rule: Rule, instances: Sequence[Instance]) -> list[str]:
-    """Whether a rule applies again and again to what it has made."""
+    """Whether a rule applies to its own results again and again."""
     for instance in instances[:3]:
         limits = Limits(iterations=ROUNDS, nodes=ENODES, matches=10**9)
         saturation = Saturation(instance.model(), [rule], [], limits)
@@ -82,7 +82,7 @@ def _where(rule: Rule) -> tuple[Path, int, int]:
 
 
 def adds_nothing(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> bool:
-    """Whether the e-graph that others saturate stays as it is once the rule runs as well."""
+    """Whether the e-graph that other rules saturate stays unchanged if the rule runs as well."""
     for instance in instances:
         without, complete = _size(instance, others)
         if not complete or _size(instance, [*others, rule]) != (without, True):

@@ -1,6 +1,4 @@
-"""Composites and plain operators of which no instance is found: their conditions contradict each other, or no operator
-allows them.
-"""
+"""Finds composites and plain operators that have no instance: their conditions contradict each other or an operator."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from eqsat.rules.tensor_types import impossible, never_held
 from eqsat.schema.declared_operators import declared
 
 ATTEMPTS = 2_000
-"""Of each composite."""
+"""Attempts for each composite."""
 
 
 def unmatched(targets: Iterable[Target]) -> Iterator[str]:
@@ -37,7 +35,7 @@ def unmatched(targets: Iterable[Target]) -> Iterator[str]:
             for entry in target.supports:
                 for op in entry.ops:
                     if signature(op) is None or never_held(op, entry.where) is not None:
-                        continue  # That is said elsewhere.
+                        continue  # Other checks report that.
                     why = never_runs(op, entry)
                     if why:
                         yield f"{short_place(entry.place)}: `{op}` may never run here: {why}"
@@ -78,7 +76,7 @@ def _why_none(target: Target, composite: Composite) -> str:
         chance = Chance(zlib.crc32(rule.name.encode()), attempt)
         try:
             draw(drawings[attempt % len(drawings)], chance)
-        except Exception as error:  # operators of users are among what is drawn
+        except Exception as error:  # operators of users may be among the drawn ones
             reasons[reason(error).splitlines()[0]] += 1
         else:
             return ""

@@ -50,15 +50,15 @@ class Outcome:
     """All instances of one rule.
 
     Attributes:
-        instances: How many were executed and compared.
-        clauses: How many of them by clause of the pattern.
-        attempts: How many were drawn.
+        instances: Number of instances executed and compared.
+        clauses: Number of these by clause of the pattern.
+        attempts: Number of attempts to draw an instance.
         bitwise: Whether both sides were equal to the bit on all of them, special values included.
-        worst: Largest relative error met in float64.
-        rejections: Why attempts were given up, with their numbers.
+        worst: Largest relative error in float64.
+        rejections: Reasons why attempts were given up, with their numbers.
         mismatch: The first instance on which all conditions hold and the sides have different types, so that the rule
-            was not applied: nothing wrong comes of it, but a condition is missing.
-        mismatches: How many such instances there were, by clause.
+            was not applied: that does no harm, but a condition is missing.
+        mismatches: Number of such instances by clause.
         dtypes: Instances by element type of the first root.
         unmet: The sides of ``or`` in its conditions that no instance met.
     """
@@ -88,7 +88,7 @@ class Outcome:
 
     @property
     def silent_clauses(self) -> list[int]:
-        """Clauses of which no instance was found."""
+        """Clauses without an instance."""
         return [k for k, n in self.clauses.items() if not n]
 
     def why_silent(self) -> str:

@@ -23,15 +23,15 @@ from eqsat.schema.types import Shape
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an operator asks of an operand; an operand that has been drawn before stays as it is.
+    """The requirements of an operator on an operand; an operand that was drawn before is not changed.
 
     Attributes:
         dtype: The element type.
         shape: The shape; None if any will do.
         fill: The values that it must hold.
         values: Makes a leaf a constant of these contents.
-        of_size: Only the number of elements matters: the shape may be another one of as many.
-        seen: What conditions see of the operator: its attributes that are decided.
+        of_size: Only the number of elements matters: the shape may be another one with the same number.
+        seen: The operator's attributes decided so far, for conditions.
     """
 
     dtype: ir.DataType

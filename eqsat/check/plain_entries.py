@@ -1,7 +1,6 @@
-"""Plain operators of a target that may never run: instances of them are drawn as the conditions of their entry ask for,
-and all conditions hold on none.
+"""Finds plain operators of a target that may never run: no drawn instance meets all conditions of their entry.
 
-An entry is asked as placement asks it: with the names that :mod:`eqsat.targets.condition_names` binds.
+Conditions are evaluated as in placement, with the names that :mod:`eqsat.targets.condition_names` binds.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.condition_names import bind_operands
 
 ATTEMPTS = 2_000
-"""Of each operator of an entry."""
+"""Attempts for each operator of an entry."""
 FEWEST = 40
 """Instances of an operator from which anything follows."""
 _MOST_OPERANDS = 3
-"""Operands that stand in the place of a variadic one."""
+"""Number of operands drawn for a variadic one."""
 _MOST_CLAUSES = 32
 """Choices of optional operands that are tried."""
 
@@ -95,7 +94,7 @@ def _is_met(found: Signature, entry: Supports, conditions: Sequence[Condition], 
         try:
             instance = draw(drawings[attempt % len(drawings)], chance)
             environments = list(_environments(found, instance))
-        except Exception:  # operators of users are among what is drawn, and not all that is drawn fits together
+        except Exception:  # operators of users may be among the drawn ones, and drawn operands may not fit together
             continue
         seen.instances += 1
         seen.attributes |= {name for name, _ in instance.steps[-1].attrs}
@@ -152,7 +151,7 @@ def _renaming(found: Signature, names: Mapping[str, str], rest: Sequence[str]) -
 
 
 def _of_all(each: Comprehension, rest: Sequence[str]) -> Expr:
-    """What ``all([... for v in inputs])`` says of each operand."""
+    """The conditions that ``all([... for v in inputs])`` sets for each operand."""
     said = [
         replaced(each.item, lambda p, name=name: Name(name, p.place) if _is(p, each.variable) else None)
         for name in rest

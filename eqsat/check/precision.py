@@ -11,12 +11,12 @@ _FLOATS = tuple(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What happens to each value.
+    """Changes applied to each value.
 
     Attributes:
-        widest: Narrower floats become this type; None leaves all as they are.
+        widest: Narrower floats become this type; None changes none.
         reach: Largest disturbance, relative to the value.
-        rng: Where disturbances come from.
+        rng: Source of the disturbances.
     """
 
     widest: np.dtype | None = None

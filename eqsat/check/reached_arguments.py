@@ -1,7 +1,7 @@
-"""Where functions reach the numbers of a rule: the arguments at which a limit after a function matters.
+"""Arguments at which functions reach the numbers of a rule, where a limit after a function matters.
 
 ``Exp(x) => Clip(Exp(x), 0, 2000)`` is right for all ordinary numbers and wrong above 7.6, which its text does not
-contain. So arguments are drawn on both sides of where each function of the rule equals a number of the text.
+contain. So arguments are drawn on both sides of the points where a function of the rule equals a number of the text.
 """
 
 from __future__ import annotations

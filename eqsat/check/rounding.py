@@ -1,11 +1,11 @@
 """Whether rounding explains how two sides of a rule differ: an instance is computed again, in other floats.
 
-Two programs that are equal over the reals round differently. How much that may change is measured: each value on the
-way is disturbed a little, and if the results move by less than they are apart, it is not rounding that keeps them apart
-(stochastic arithmetic: Vignes, 1993). So a difference counts that is small beside a number on the way which does not
-matter, such as one that hides an element from a Softmax; and one does not count that an operator with jumps makes of a
-rounding, as where ``x + c`` makes two elements equal among which ArgMax has to choose. If nothing was rounded, a
-difference counts in any case: a rule that is wrong for equal elements only is wrong.
+Two programs that are equal over the reals round differently. The effect is measured: each intermediate value is
+disturbed a little, and if the results move by less than their difference, rounding does not explain it (stochastic
+arithmetic: Vignes, 1993). So a difference counts even if it is small beside an irrelevant intermediate number, such as
+one that hides an element from a Softmax. A difference does not count if an operator with jumps magnifies a rounding, as
+when ``x + c`` makes two elements equal between which ArgMax chooses. If nothing was rounded, every difference counts: a
+rule that is wrong only for equal elements is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FACTOR = 4.0
 
 @dataclass
 class Rounding:
-    """What rounding does to one instance.
+    """The effect of rounding on one instance.
 
     Attributes:
         audit: The instance.
@@ -45,7 +45,9 @@ class Rounding:
         return self.audit.execute(Arithmetic(np.dtype(np.float64)))
 
     def explains(self, k: int) -> bool:
-        """Whether two sides differ, in the wide type, by no more than disturbances move them; one of the claims."""
+        """Whether two sides differ, in the wide type, by no more than disturbances move one of them, the claims
+        included.
+        """
         claim = self.wide[1][k]
         if claim.right is None or claim.left.shape != claim.right.shape:
             return False

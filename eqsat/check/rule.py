@@ -32,7 +32,7 @@ Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], Non
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""
 MISMATCHES = 40
-"""Instances of a clause on which the rule was not applied, before it is given up while it has no other."""
+"""Instances of a clause to which the rule was not applied, after which the clause is given up if it has no other."""
 
 
 def check_rule(
@@ -50,18 +50,18 @@ def check_rule(
     """Executes a rule on random instances.
 
     Args:
-        instances: How many, at least; each clause of the pattern gets one if it can.
-        seed: Other instances for another number.
-        oracle: What operators compute.
+        instances: Least number of instances; each clause of the pattern gets one if possible.
+        seed: Seed of the instances.
+        oracle: Evaluates operators.
         stop: Counterexamples after which the check ends.
         bitwise: Also find out whether a rule of class ``real`` could be ``exact``.
         observe: Called with each instance, the values of its left side by name, the two sides that were compared, and
             where they differ beyond the rule's claim.
-        pointed: Also draw at the numbers that the rule mentions, and as its conditions ask for.
-        attempts: To draw instances, all in all; by default as many as it takes, up to some hundred for each.
+        pointed: Whether to draw also at the numbers that the rule mentions, and as its conditions require.
+        attempts: Limit of attempts to draw instances; by default some hundred for each instance.
 
     Returns:
-        The counterexamples, and what else was seen.
+        The counterexamples and other results.
     """
     with declared(rule.operators):
         return _Check(rule, oracle, seed, bitwise, observe, attempts, pointed).run(max(instances, 1), stop)
@@ -128,7 +128,7 @@ class _Check:
                 drawing.learn(instance)
             except LimitError:
                 raise
-            except Exception as error:  # operators of users and others' libraries are among what is executed
+            except Exception as error:  # operators of users and other libraries may be among the executed ones
                 text = str(error)[:200] if isinstance(error, Rejected) else strange(error)
                 outcome.rejections[text] = outcome.rejections.get(text, 0) + 1
                 continue
@@ -175,7 +175,7 @@ class _Check:
             return
         scale = verdict.scale_of(values.values())
         if mood == "special" and self.rule.numerics.kind != "exact":
-            # Such data are beyond the claim of the class; they only show whether it could claim more.
+            # The class does not claim anything for such data; they only show whether it could claim more.
             self._count(claims, scale)
             return
         rounding = Rounding(audit, self._reach(claims))
@@ -226,7 +226,7 @@ class _Check:
         """
         try:
             values, claims = rounding.wide
-        except Rejected:  # The oracle has no such floats.
+        except Rejected:  # The oracle does not have such floats.
             return before
         claim, scale = claims[k], verdict.scale_of(values.values())
         if claim.right is None or claim.left.dtype.name in verdict.FOREIGN or claim.left.dtype != claim.right.dtype:
@@ -241,7 +241,7 @@ class _Check:
         raise Rejected("rounding decides between two results")
 
     def _reach(self, claims: Sequence[Claim]) -> float:
-        """Relative size of roundings of constants and attributes, beside which those of float64 do not count."""
+        """Relative size of roundings of constants and attributes, next to which those of float64 are negligible."""
         names = {claim.left.dtype.name for claim in claims}
         return verdict.FLOAT64_OF_DECIMALS if names - {"float64"} else self.tolerance
 

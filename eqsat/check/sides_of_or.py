@@ -1,4 +1,4 @@
-"""Which sides of ``A or B`` in a rule's conditions its instances met: a side that none of them met was not tried."""
+"""The sides of ``A or B`` in a rule's conditions that its instances met: other sides were not tried."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def sides(conditions: Sequence[Condition]) -> dict[str, Expr]:
 
 
 def met(conditions: Sequence[Condition], env: Mapping[str, object]) -> frozenset[str]:
-    """Those that hold.
+    """The sides that hold.
 
     Args:
-        env: What the conditions see of an instance.
+        env: Facts about an instance for conditions.
     """
     found = sides(conditions)
     return frozenset(text for text, side in found.items() if holds([Condition(side, None, side.place)], env) is None)

@@ -11,15 +11,15 @@ from eqsat.rules.ast import Binary, Expr, Unary
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SolvedEquation = tuple[Expr, str, Expr]
-"""What stands alone, the relation, and what it is compared with."""
+"""The isolated part, the relation, and the value that it is compared with."""
 
 
 def solved(side: Expr, relation: str, value: Expr) -> Iterator[SolvedEquation]:
-    """The comparison for each part of one side that can stand alone.
+    """The comparison, solved for each part of one side that can be isolated.
 
     Args:
         side: The side that is taken apart.
-        relation: ``==``, ``<``, ``<=``, ``>``, ``>=``, or ``in``, which is left as it is.
+        relation: ``==``, ``<``, ``<=``, ``>``, ``>=``, or ``in``, which is not solved.
         value: The other side.
     """
     if relation != "in" and isinstance(side, Unary) and side.op == "-":

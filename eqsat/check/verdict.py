@@ -19,7 +19,7 @@ from eqsat.rules.ast import Build, Numerics, Rule
 FLOAT64 = 1e-9
 """Relative error allowed in float64."""
 FLOAT64_OF_DECIMALS = 1e-6
-"""The same where a decimal fraction in the rule, or an attribute it computes, is rounded to float32."""
+"""Tolerance if a decimal fraction in the rule, or an attribute that it computes, is rounded to float32."""
 NARROW = {
     "float32": 1e-4,
     "float16": 2e-2,
@@ -29,7 +29,7 @@ NARROW = {
     "float8_e5m2": 1.0,
     "float8_e5m2fnuz": 1.0,
 }
-"""The same in floats of less precision."""
+"""Tolerance in less precise floats."""
 FOREIGN = frozenset(NARROW) - {"float32", "float16"}
 
 

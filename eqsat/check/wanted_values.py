@@ -1,7 +1,7 @@
-"""What conditions ask of the leaves and attributes of an instance, so that they are drawn as the conditions want them.
+"""The requirements of conditions on leaves and attributes of an instance, which are drawn to meet them.
 
 A condition such as ``k.shape[2] == q.shape[1] // 4``, ``x.rank >= 3``, ``p == [1, 1, 1, 1]`` or ``c.value[1] == 2`` is
-seldom met by chance. As soon as all else in it is known, it says what the leaf or the attribute must be.
+seldom met by chance. As soon as everything else in it is known, it determines the leaf or the attribute.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ WishKind = Literal["rank", "shape", "size", "value", "attribute", "length", "typ
 
 _FLIPPED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_SIZE = 4096
-"""Of a dimension that a condition asks for; a larger one is left to chance."""
+"""Largest dimension taken from a condition; a larger one is left to chance."""
 _MOST_ELEMENTS = 1 << 16
-"""Of a tensor whose size a condition asks for."""
+"""Most elements of a tensor whose size a condition requires."""
 _MOST_NUMBER = 1 << 31
 """In conditions; larger ones are not asked for."""
 _ROUNDS = 3
 """So often the sizes of one tensor are changed, where one condition undoes what another one asks for."""
 _OF_TENSORS = ("rank", "size", "shape", "value")
 _LISTS = {"perm": (1, 0), "kernel_shape": (1, 2), "strides": (1, 2), "dilations": (1, 2), "pads": (2, 2)}
-"""Attributes with an entry a dimension: how many a dimension, and how many dimensions have none."""
+"""Attributes with an entry for each dimension: the number of entries per dimension, and of dimensions without
+entries.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Wish:
     """``kind [index] relation value``; with a divisor, of the remainder.
 
     Attributes:
-        where: The sides of alternatives (``A or B``) in which the wish stands: number of the alternative, and side.
+        where: The sides of alternatives (``A or B``) that contain the wish: number of the alternative, and side.
     """
 
     kind: WishKind
@@ -69,7 +71,9 @@ class _Wish:
 
 
 class Wishes:
-    """What the conditions of a rule ask of its leaves and nodes by name, and of attributes by name or ``NODE.NAME``."""
+    """The requirements of a rule's conditions on its leaves and nodes by name, and on attributes by name or
+    ``NODE.NAME``.
+    """
 
     def __init__(self, conditions: Iterable[Condition], *, limited: bool = True) -> None:
         """Sizes are limited where instances are executed."""
@@ -86,12 +90,12 @@ class Wishes:
         return name in self._of
 
     def of_node(self, pattern: Match) -> frozenset[str]:
-        """The attributes of a pattern's node of which conditions ask by the name of the node."""
+        """The attributes of a pattern's node that conditions access through the name of the node."""
         prefix = f"{pattern.bind}."
         return frozenset(name.removeprefix(prefix) for name in self._of if name.startswith(prefix))
 
     def sides(self, chance: Chance) -> dict[int, bool]:
-        """Which side of each alternative one instance is to meet."""
+        """The side of each alternative that one instance should meet."""
         return {number: chance.happens(0.5) for number in range(self._alternatives)}
 
     def shape(
@@ -105,10 +109,10 @@ class Wishes:
         *,
         of_size: bool = False,
     ) -> Shape:
-        """A shape, changed to what the conditions ask for as far as that is known.
+        """A shape, changed to meet the conditions as far as the requirement is known.
 
         Args:
-            of_size: It is to have as many elements.
+            of_size: Whether to keep the number of elements.
         """
         dims = list(shape)
 
@@ -143,7 +147,7 @@ class Wishes:
         if of_size:
             dims = _of_size(dims, math.prod(shape), exact=True, fixed=fixed)
         if self._limited and math.prod(dims) > LARGEST and not any(True for _ in self._asked(name, "size", sides)):
-            # What no condition asks for gives way.
+            # Dimensions that no condition requires are changed.
             dims = [d if i in fixed else min(d, 1) for i, d in enumerate(dims)]
         return tuple(dims) if math.prod(dims) <= self._most_elements else shape
 
@@ -174,8 +178,8 @@ class Wishes:
         """An attribute, changed likewise.
 
         Args:
-            keys: Names by which conditions know it.
-            value: What the operator would have it otherwise; its kind is kept.
+            keys: Its names in conditions.
+            value: The operator's own choice; its kind is kept.
         """
         for key in keys:
             for wish in self._asked(key, "type", sides):
@@ -241,7 +245,7 @@ def _compared(expr: Compare) -> Iterator[tuple[str, _Wish]]:
 
 
 def _of_each(expr: Expr) -> Compare | None:
-    """``x.value == 0``, which ``all([v == 0 for v in x.value])`` says as well; None for any other expression."""
+    """``x.value == 0`` from ``all([v == 0 for v in x.value])``, which means the same; None for any other expression."""
     if not (isinstance(expr, Apply) and expr.function == "all" and len(expr.args) == 1):
         return None
     (each,) = expr.args
@@ -307,7 +311,7 @@ def _key(expr: Expr) -> str | None:
 
 
 def _whole(wish: _Wish, found: np.ndarray, env: Mapping[str, object], chance: Chance) -> np.ndarray:
-    """Contents of which a condition asks as a whole."""
+    """Contents that a condition requires as a whole."""
     wanted = _one(wish, env, chance)
     if wish.relation == "==" and _is_shape(wanted) and found.ndim == 1:
         return np.asarray(wanted).astype(found.dtype)
@@ -377,7 +381,7 @@ def _real(relation: str, now: float, wanted: float, chance: Chance) -> float:
 
 
 def _of_size(dims: list[int], size: int, *, exact: bool, fixed: set[int]) -> list[int]:
-    """Dimensions of at least, or exactly, so many elements; those that are fixed stay if that is possible."""
+    """Dimensions with at least, or exactly, this many elements; fixed ones are kept if possible."""
     if math.prod(dims) == size:
         return dims
     if not dims:
@@ -400,7 +404,7 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _number(wish: _Wish, now: int, env: Mapping[str, object], chance: Chance) -> int | None:
-    """The number that meets a wish, the present one if it does; None if that is not known."""
+    """A number that meets a wish, the present one if it does; None if it is unknown."""
     value = _one(wish, env, chance)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()

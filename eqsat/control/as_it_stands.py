@@ -1,4 +1,4 @@
-"""The result for a model that is left unchanged: it is too large for an e-graph, or the time was over too early.
+"""The result for a model that is left unchanged: it is too large for an e-graph, or the time was over.
 
 Even then a file that must not exceed an opset has definitions in the place of newer operators.
 """
@@ -25,7 +25,7 @@ from eqsat.verify.verify import switched_off
 
 
 def left_unchanged(loaded: LoadedInput, opset: int | None) -> LoadedInput:
-    """The input without what rules have carried out on it, and without operators that are too new.
+    """The input before rules were carried out on it, and without operators that are too new.
 
     Args:
         loaded: The model.

@@ -1,4 +1,4 @@
-"""What a model costs as it stands, wholly on the host, with its bodies as often as they run."""
+"""The cost of an unchanged model on the host, with its bodies as often as they run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A body as a model of its own: what it captures from outside becomes inputs, and constants stay constants.
+"""A body as a model of its own: captured values become inputs, and constants stay constants.
 
 A body often declares no shapes of its inputs. They follow from the operator's operands, except for the values that a
 loop carries: their shape may change from round to round. Such a shape is assumed to be that of the initial value, and
-dimensions that the body does not keep become free. So do declared ones: PyTorch declares of a list that grows in each
-round the size that it has before the first.
+dimensions that the body does not keep become free. So do declared ones: for a list that grows in each round, PyTorch
+declares the size before the first round.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _operand(site: BodySite, index: int) -> ir.Value | None:
 
 
 def _shape(site: BodySite, index: int) -> _Shape:
-    """The shape of a body's input: as declared, completed by that of the operand; None where it is unknown."""
+    """The declared shape of a body's input, completed by that of the operand; None if it is unknown."""
     value, outer = site.graph.inputs[index], _operand(site, index)
     if site.node.op_type == "Loop" and index < 2:
         return []
@@ -118,7 +118,7 @@ def _free(site: BodySite, shapes: list[_Shape], index: int, axes: set[int]) -> N
 
 
 def _changed(graph: ir.Graph, given: int, result: int, guessed: set[int], declared: set[int]) -> set[int]:
-    """Which of the dimensions are not the same after a round; of a result of unknown rank, what is declared holds."""
+    """The dimensions that may change in a round; for a result of unknown rank, the declared ones count."""
     before, after = graph.inputs[given].shape, graph.outputs[result].shape
     if before is None or after is None or len(before) != len(after):
         return set(guessed)
@@ -166,7 +166,7 @@ def _written(site: BodySite, model: ir.Model, shapes: Sequence[_Shape]) -> ir.Mo
             nodes.append(bridge)
             value = bridge.outputs[0]
         elif site.node.op_type != "If":
-            # What is declared of a carried value need not hold for what is inferred of its first round.
+            # The declared shape of a carried value need not fit the inferred one of its first round.
             value.shape = None
         results.append(value)
     graph = ir.Graph(

@@ -1,7 +1,7 @@
-"""Executes a model next to what was made of it before the search: by rules that are carried out on it, and by simpler
-control flow.
+"""Executes a model next to its form before the search, after rules were carried out on it and control flow was
+simplified.
 
-The search, and the verification of its result, start from the model that is made here.
+The search, and the verification of its result, start from that form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eqsat.verify.verify import MOST_WORK
 from eqsat.verify.whole import is_explained, run_result
 
 SCALES = (8.0, 0.1, 30.0)
-"""Factors of the normal numbers that inputs are, beside one: rules differ where their thresholds are."""
+"""Factors of normal random inputs, besides 1: rules differ at their thresholds."""
 
 
 def require_equal(loaded: LoadedInput, after: ir.Model, seed: int) -> tuple[str, ...]:
@@ -37,14 +37,14 @@ def require_equal(loaded: LoadedInput, after: ir.Model, seed: int) -> tuple[str,
 
     Args:
         loaded: The model as it was given, and the rules that were carried out on it.
-        after: What was made of it.
-        seed: Of the inputs.
+        after: The rewritten model.
+        seed: Seed of the inputs.
 
     Returns:
-        What was not compared, a phrase each.
+        The parts that were not compared, a phrase each.
 
     Raises:
-        VerificationError: They compute something else.
+        VerificationError: The models differ.
     """
     rules = {rule.name: rule for rule in loaded.every_rule}
     applied = [rules[s.name] for s in loaded.placed if s.applied and s.name in rules] if loaded.carried_out else []
@@ -77,7 +77,7 @@ def require_equal(loaded: LoadedInput, after: ir.Model, seed: int) -> tuple[str,
         try:
             found = run_result(after, arrays)
         except LimitError:
-            continue  # Rounds are counted by operators, of which there may be others now.
+            continue  # Rounds are counted by operators, which may be others now.
         except Failed as error:
             requirement = f"the model must be executable after {done}"
             raise VerificationError(requirement, place=place, actual=str(error)[:300], hint=hint) from error
@@ -136,5 +136,5 @@ class _Before:
         return sum(map(self.programs.work, range(len(self.programs.nodes))))
 
     def explains(self, arrays: Mapping[str, TensorValue], found: list[TensorValue]) -> bool:
-        """Whether outputs differ no more than tiny changes of the values let them differ."""
+        """Whether outputs differ no more than tiny changes of the values explain."""
         return is_explained(self.programs, arrays, found, "real")

@@ -1,6 +1,6 @@
-"""What is done with control flow before a model becomes an e-graph.
+"""Processes control flow before a model becomes an e-graph.
 
-It is made simpler, other programs of its loops are found, and its bodies are searched.
+It is simplified, other programs of its loops are found, and its bodies are searched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eqsat.stages.load import LoadedInput
 
 @dataclass(frozen=True)
 class Flow(Generic[S]):
-    """What became of a model's control flow.
+    """The result of processing a model's control flow.
 
     Attributes:
         loaded: The model with simpler control flow.

@@ -53,10 +53,10 @@ class Inner:
     check: Callable[[FoundProgram, int], Result]
 
     def checked(self, seed: int) -> Inner:
-        """Itself, once it has been executed.
+        """Itself, after it has been executed.
 
         Raises:
-            VerificationError: It computes something else than the body of the input.
+            VerificationError: It does not compute the same as the body of the input.
         """
         try:
             return Inner(self.site, FoundProgram(self.check(self.found, seed), self.found.inner), self.check)
@@ -75,7 +75,7 @@ class Searched(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out, a sentence each."""
+        """The parts that were left out, a sentence each."""
         ...
 
     def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> FoundProgram:
@@ -88,7 +88,7 @@ class Searched(Protocol):
 
 
 LEAST_SHARE = 0.1
-"""Of the time that is left, for even the smallest body; what it leaves over, the others have."""
+"""Share of the remaining time for even the smallest body; larger bodies get the rest."""
 
 S = TypeVar("S", bound=Searched)
 
@@ -98,12 +98,12 @@ class Nested(Generic[S]):
     """The searches of all bodies of a model that can be searched.
 
     Attributes:
-        searches: By body.
+        searches: Searches by body.
         best: The best programs.
-        counts: By target, the number of the last region in these.
+        counts: Number of the last region in these, by target.
         notes: On bodies that stay as they are, a sentence each.
-        newer: What is too new in bodies for which there is no program within the opset.
-        unchanged: What the bodies cost that stay as they are.
+        newer: Operators that are too new in bodies without a program within the opset.
+        unchanged: Costs of the bodies that stay unchanged.
     """
 
     searches: tuple[tuple[BodySite, S], ...] = ()
@@ -115,7 +115,7 @@ class Nested(Generic[S]):
 
     @property
     def costs(self) -> BodyCosts:
-        """What the best programs cost, and what stays as it is."""
+        """The costs of the best programs and of unchanged bodies."""
         return self.costs_of(self.best)
 
     @property
@@ -124,18 +124,18 @@ class Nested(Generic[S]):
         return frozenset(inner.site.graph for inner in self.best)
 
     def costs_of(self, inner: Sequence[Inner]) -> BodyCosts:
-        """The same for other programs."""
+        """The same costs for other programs."""
         return BodyCosts({**self.unchanged, **{one.site.graph: body_cost(one.found.result) for one in inner}})
 
     def find(
         self, objective: Objective, seed: int, counts: dict[str, int] | None
     ) -> tuple[tuple[Inner, ...], dict[str, int]]:
-        """Programs of all bodies, and by target the number of the last region that has a name.
+        """Programs of all bodies, and the number of the last named region by target.
 
         Args:
-            objective: Which programs.
-            seed: Of random ones.
-            counts: Where regions are numbered on from; None in the main graph, where the numbers begin.
+            objective: The kind of programs.
+            seed: Seed of random ones.
+            counts: Numbers of the last regions so far; None in the main graph, where numbers begin.
         """
         if objective == "best":
             return self.best, dict(self.counts or {}) if counts is None else counts
@@ -154,10 +154,10 @@ def search_bodies(
 
     Args:
         loaded: The model.
-        clock: Of the composition.
+        clock: Clock of the composition.
         search: Searches one body.
-        counts: By target the number of the last region that has a name; those of the bodies are added.
-        models: Whose bodies are searched: the model, and other programs of its pieces.
+        counts: Number of the last named region by target; those of the bodies are added.
+        models: The models whose bodies are searched: the model, and other programs of its pieces.
     """
     places = [(site, model) for model in models for site in sites(model.graph)]
     sizes = [sum(1 for _ in ir.traversal.RecursiveGraphIterator(site.graph)) for site, _ in places]
@@ -189,7 +189,7 @@ def search_bodies(
 
 
 def _as_it_is(site: BodySite, body: LoadedInput) -> dict[ir.Graph, BodyCost]:
-    """What a body costs that is left unchanged; nothing if that cannot be said, and the operator is opaque."""
+    """The cost of an unchanged body; empty if it is unknown, and the operator is opaque."""
     try:
         once, _ = cost_before(body.given, body.targets, body.sizes)
     except EqsatError:
@@ -198,7 +198,7 @@ def _as_it_is(site: BodySite, body: LoadedInput) -> dict[ir.Graph, BodyCost]:
 
 
 def bodies_of(inner: Sequence[Inner]) -> tuple[dict[ir.Graph, ir.Graph], list[ir.Function]]:
-    """What stands in the place of each body, and the functions that these call."""
+    """The replacement of each body, and the functions that these call."""
     graphs: dict[ir.Graph, ir.Graph] = {}
     functions: list[ir.Function] = []
     for number, one in enumerate(inner):

@@ -57,10 +57,10 @@ def piece_of(node: ir.Node, model: ir.Model) -> ir.Model:
 
 
 def alternative(name: str, piece: ir.Model, numerics: str = "exact") -> Alternative | None:
-    """The alternative that a rewritten piece is, None if it cannot be one.
+    """A rewritten piece as an alternative, None if it cannot be one.
 
     Args:
-        name: Of what rewrote it.
+        name: Name of the pass that rewrote it.
         piece: Not loaded; its inputs and outputs have the names of the model's values.
         numerics: How far values may change.
     """

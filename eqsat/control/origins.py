@@ -22,7 +22,7 @@ SHARE = 10
 
 
 LEAST = 4096
-"""Characters that they may have in any model, however small."""
+"""Characters that origins may always take, even in small models."""
 
 
 def add_origins(
@@ -36,10 +36,10 @@ def add_origins(
 
     Args:
         model: The program as a model, changed in place.
-        priced: What it was chosen from.
-        program: The chosen one.
+        priced: The problem that it was chosen from.
+        program: The chosen program.
         inner: The programs of its bodies.
-        changes: What rules changed before the search.
+        changes: Changes by rules before the search.
     """
     saturated = priced.saturated
     own = from_input(explain(saturated.saturation, saturated.snapshot, program.assembled), changes)
@@ -53,13 +53,13 @@ def add_origins(
 
 
 def origins_of_input(model: ir.Model) -> Origins:
-    """The same of a model that is left unchanged."""
+    """The same for a model that is left unchanged."""
     names = [(node, _first(node)) for node in model.graph]
     return Origins((Origin(name, str(op_key(node)), (name,)) for node, name in names), _results(model.graph))
 
 
 def _results(nodes: Iterable[ir.Node | None]) -> dict[str, str]:
-    """By the name of a node that of its first result, where they differ."""
+    """Names of nodes with the names of their first results, where they differ."""
     named = {node.name: _first(node) for node in nodes if node is not None and node.name}
     return {name: result for name, result in named.items() if result and name != result}
 
@@ -75,7 +75,7 @@ def _inside(inner: Sequence[Inner]) -> Iterator[Origin]:
 
 
 def _characters(model: ir.Model) -> int:
-    """Of all names and metadata of the nodes: somewhat less than the nodes take in a file."""
+    """Bytes of all names and metadata of the nodes: somewhat less than the nodes take in a file."""
     count = 0
     for graph in (model.graph, *model.functions.values()):
         for node in graph:

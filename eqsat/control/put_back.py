@@ -1,7 +1,7 @@
 """Puts optimized bodies in the place of those of the input, and their functions beside those of the model around them.
 
 A body's program is a model with functions: regions and composites. Functions belong to a whole model, so bodies share
-those that are equal, and others get a name of their own.
+equal functions, and others get unique names.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _is_same(one: ir.TensorProtocol | None, other: ir.TensorProtocol) -> bool:
 
 
 def _content(function: ir.Function) -> bytes:
-    """What a function is, whatever its name."""
+    """The contents of a function, without its name."""
     proto = ir.to_proto(function)
     proto.name = ""
     return proto.SerializeToString(deterministic=True)

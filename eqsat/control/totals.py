@@ -22,10 +22,10 @@ def solution_with_bodies(solution: Solution, program: ExtractedProgram, pricing:
     """The solution with the costs of these programs of its bodies, and a bound that holds for all of them.
 
     Args:
-        solution: Of the problem, in which bodies cost what the best known programs cost.
-        program: The chosen one.
-        pricing: Of the problem.
-        costs: Those of the programs of the bodies.
+        solution: Solution of the problem, in which bodies have the cost of the best known programs.
+        program: The chosen program.
+        pricing: Pricing of the problem.
+        costs: Costs of the programs of the bodies.
     """
     if not costs.of:
         return solution
@@ -40,13 +40,13 @@ def solution_with_bodies(solution: Solution, program: ExtractedProgram, pricing:
 
 
 def within_program(inner: Sequence[Inner], program: ExtractedProgram) -> tuple[Inner, ...]:
-    """Those of the bodies that a program contains: an unrolled loop has none."""
+    """The bodies that a program contains: an unrolled loop has none."""
     graphs = {v.graph for node in program.plan.nodes for _, v in node.attrs if isinstance(v, GraphAttr)}
     return tuple(one for one in inner if one.site.graph in graphs)
 
 
 def bodies_of_input(inner: Sequence[Inner], model: ir.Model) -> list[Inner]:
-    """Those of the bodies that the input contains: other programs of its loops may have bodies as well."""
+    """The bodies that the input contains: other programs of its loops may have bodies as well."""
     own = {site.graph for site in sites(model.graph)}
     return [one for one in inner if one.site.graph in own]
 
@@ -57,7 +57,7 @@ def summary_with_bodies(summary: Summary, inner: Sequence[Inner], given: Sequenc
     A body's rows give the cost of one run of it.
 
     Args:
-        summary: Of the main graph.
+        summary: Summary of the main graph.
         inner: The bodies that the result contains.
         given: The bodies of the input.
     """

@@ -1,6 +1,6 @@
-"""Loops as their bodies, as often as they make rounds: rewriting then sees across rounds, and nothing is launched.
+"""Loops as copies of their bodies, one for each round: rewriting then sees across rounds, and nothing is launched.
 
-The unrolled program stands beside the loop in the e-graph, and extraction takes the cheaper one.
+The unrolled program is next to the loop in the e-graph, and extraction chooses the cheaper one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ NAME = "unrolled loops"
 
 
 def unrolled(node: ir.Node, model: ir.Model) -> Alternative | None:
-    """A loop as as many copies of its body as it makes rounds, None if that is not known or too much.
+    """A loop as copies of its body, one for each round; None if their number is unknown or too large.
 
     Args:
         node: A Loop or Scan of the model's main graph.
-        model: As loaded; not changed.
+        model: The loaded model; not changed.
     """
     rounds = copies(node)
     if not rounds or any(not isinstance(v.type, ir.TensorType | None) for v in node.outputs):

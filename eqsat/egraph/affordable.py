@@ -21,12 +21,12 @@ from eqsat.schema.types import GraphAttr, TensorType
 FOLD_TOTAL = 16 * bounds.FOLD_ELEMENTS
 """Elements of all constants that are computed, unless the model itself has many."""
 _VARIANTS = 64
-"""How many times the stored elements rules may require in other layouts and types; a program uses few of them."""
+"""Stored elements may be needed in this many other layouts and types by rules; a program uses few of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What is known about an operand with unknown contents."""
+    """The known facts about an operand with unknown contents."""
 
     shape: tuple[int, ...]
 
@@ -43,14 +43,14 @@ def unaffordable(
 
     Args:
         nodes: E-nodes.
-        classes: Per class its e-nodes.
-        types: Per class its type.
-        constant: Per class whether it is a constant expression.
-        value: Per class the small constant that it equals.
-        leaf: The constant of an e-node that is a constant.
+        classes: E-nodes of each class.
+        types: Type of each class.
+        constant: Whether each class is a constant expression.
+        value: Small constant that each class equals.
+        leaf: Returns the constant of an e-node that is one.
 
     Returns:
-        The e-nodes that are too large, and the classes that are constant but are not computed.
+        The e-nodes that are too large, and the constant classes that are not computed.
     """
     expressions = [c for c, fixed in enumerate(constant) if fixed and value[c] is None]
     stored = [_elements(leaf(n).type) for n in nodes if n.kind == "const"]
@@ -93,7 +93,7 @@ def _derivable(node: ENode, known: set[int]) -> bool:
 
 
 def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[InternedConstant | None]) -> Need | None:
-    """The memory and work for computing an e-node; None if it is not computed or they are unknown."""
+    """The memory and work for computing an e-node; None if it is not computed, or its needs are unknown."""
     if node.kind in ("const", "part"):
         return Need(0, 0)
     if node.kind != "op" or any(isinstance(v, GraphAttr) for _, v in node.attrs):

@@ -1,7 +1,7 @@
-"""Equal programs of a piece of the model that no pattern describes: they become e-nodes beside those of the model.
+"""Adds equal programs for pieces of the model that no pattern describes, as e-nodes beside those of the model.
 
-A rule matches operators. What a loop computes over all of its rounds is not a pattern of operators, so Python finds it.
-The e-graph then contains both programs of the piece, rules see both, and extraction chooses by cost.
+A rule matches operators. The result of all rounds of a loop is not a pattern of operators, so Python finds it. The
+e-graph then contains both programs of the piece, rules see both, and extraction chooses by cost.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Alternative:
     """Another program of a piece of the model.
 
     Attributes:
-        name: Of what found it, in the place of a rule's name.
-        model: As loaded; its inputs have the names of the model's values that they are.
-        results: By output of the model, the name of the value that it equals.
+        name: Name of the pass that found it, in place of a rule's name.
+        model: The loaded program; its inputs have the names of the model's values.
+        results: Name of the equal value, by output of the program.
         numerics: How far values may change, as for a rule.
     """
 
@@ -47,7 +47,9 @@ def constructors(alternatives: Sequence[Alternative]) -> Iterator[Constructor]:
 
 
 def can_be_written(model: ir.Model) -> bool:
-    """Whether all nodes of a piece can be e-nodes beside others: none is random, or a leaf for its many operands."""
+    """Whether all nodes of a piece can become e-nodes: none is random or has so many operands that it would be a
+    leaf.
+    """
     return all(
         is_deterministic(op_key(node), to_attrs(node), training=len(node.inputs) > 2)
         and not node_constructor(node, len(operands(node)[0])).is_wide
@@ -63,11 +65,11 @@ def write_alternatives(
     rules: Sequence[int],
     first: int,
 ) -> None:
-    """Unites values of the model with what the alternatives compute for them.
+    """Unites values of the model with the results of the alternatives.
 
     Args:
         rules: For each alternative the rule number of its e-nodes.
-        first: From here on numbers of values are free.
+        first: The first free number of a value.
     """
     outer = {value.name: k for k, value in enumerate(encoding.values)}
     for alternative, rule in zip(alternatives, rules, strict=True):

@@ -37,8 +37,8 @@ class CompositeInstance:
         leaves: Name in the pattern of each input, None without one.
         nodes: Name of each bound node, its operator and attributes.
         attributes: Name of each bound attribute and its value.
-        results: Of a composite with several results, the name of each value that is one, and which.
-        types: Name of each bound node and the type of its value, where the composite is written as an operator, whose
+        results: For a composite with several results, the names of these values, and their numbers.
+        types: Name of each bound node and the type of its value, if the composite is written as an operator whose
             attributes may depend on them.
     """
 
@@ -71,11 +71,11 @@ class Answerer:
 
     Attributes:
         mismatch: First message of a type mismatch, empty if there was none.
-        mismatches: How many signatures had one.
+        mismatches: Number of signatures with a mismatch.
         misfit: First message of a constant that its element type cannot hold, empty if there was none.
-        misfits: How many signatures had one.
+        misfits: Number of signatures with a misfit.
         unknown: First message of a right side that cannot be computed, empty if there was none.
-        undecided: Signatures on which free sizes keep the clause from applying.
+        undecided: Signatures on which the clause does not apply because of free sizes.
     """
 
     def __init__(self, clause: CompiledClause, tables: Tables, places: Sequence[Mapping[str, int]] = ()) -> None:
@@ -197,7 +197,7 @@ class Answerer:
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:
-        """What is known about the constant operands."""
+        """The known facts about the constant operands."""
         pairs = zip(self.clause.columns, key, strict=True)
         found = ((c.variable, self.tables.numbers[n]) for c, n in pairs if c.kind == "numbers")
         known = {variable: numbers for variable, numbers in found if numbers is not None}
@@ -301,7 +301,7 @@ def is_number(fact: TensorFacts, wanted: int | float) -> bool:
         return False
     try:
         number = literal(wanted, fact.type.dtype)
-        # A type that cannot hold the number has none that equals it.
+        # If a type cannot hold the number, no constant of the type equals it.
         held = bool(np.isfinite(number)) == math.isfinite(wanted) and bool(number) == bool(wanted)
         return held and bool(np.all(fact.value == number))
     except (ValueError, OverflowError, TypeError):
@@ -313,7 +313,7 @@ def _other(site: MatchedOperator, attribute: str, wanted: str, found: str) -> Cl
 
 
 def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, TensorType], ...]:
-    """The types of the values of some nodes, as far as they are known."""
+    """The types of the values of some nodes, where known."""
     facts = ((name, env.get(name)) for name in sorted(names))
     outputs = ((name, node.output) for name, node in facts if isinstance(node, NodeFacts))
     return tuple((name, output.type) for name, output in outputs if output is not None and output.type is not None)

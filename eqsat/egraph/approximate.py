@@ -3,9 +3,9 @@
 ``x ≈ DequantizeLinear(QuantizeLinear(x, s, z), s, z)`` is not an equation, and only extraction makes it sound. Exactly
 the programs that round x need the class of ``QuantizeLinear(x, s, z)``, so the loss of accuracy can be charged there.
 With one producer per class, ``x := DequantizeLinear(QuantizeLinear(x))`` would be a cycle. The integers are therefore
-usable where the rules derived an integer spelling of them, or where x is computed in floats and rounded.
+usable where the rules derived an integer computation of them, or where x is computed in floats and rounded.
 
-A constant keeps its own value besides the approximation; its integers are a constant expression, or given.
+A constant also keeps its own value; its integers are a constant expression, or given.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def write_approximations(
         rule: Rule number of the new e-nodes.
 
     Raises:
-        OptimizationError: There is no such tensor.
+        OptimizationError: A tensor does not exist.
     """
     numbers = {value.name: k for k, value in enumerate(encoding.values)}
     actions: list[Any] = []

@@ -29,7 +29,7 @@ def _load() -> ModuleType:
     try:
         spec.loader.exec_module(module)
     finally:
-        # Who imports the package later gets the same module, as an attribute of the package too.
+        # A later import of the package finds the same module, also as an attribute of the package.
         del sys.modules[_NAME]
     return module
 

@@ -29,7 +29,7 @@ class ClauseRefusal:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What is required, and what was found; the latter may be empty."""
+        """The requirement, and what was found instead, which may be empty."""
         if self.condition is None:
             return self.requirement, self.actual
         return required_and_found(self.condition, self.env)

@@ -38,7 +38,9 @@ def most_matches(sites: Sequence[MatchedOperator], tables: Mapping[str, Any]) ->
 
 
 def _columns(site: MatchedOperator) -> list[tuple[int, str]]:
-    """Positions and variables of the operands, -1 for the result; position 0 is that of the attributes."""
+    """Positions and variables of the operands and the result, whose position is -1; position 0 is that of the
+    attributes.
+    """
     operands = [(i, v) for i, v in enumerate(site.operands, start=1) if v != ABSENT]
     return [(-1, site.value), *operands]
 

@@ -41,12 +41,12 @@ class CompiledClause:
         key: Unique and usable in egglog names. It does not end with a digit: egglog numbers its own variables by
         appending to
             names, and the 12th of `r9` would be the 2nd of `r91`.
-        number: Of the rule, for provenance.
+        number: Number of the rule, for provenance.
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.
         watched: egglog variables that must not be infinite constants, see :meth:`watch`.
         recorded: Whether the matches record all values and attributes of the pattern, see :meth:`record`.
-        absent, operators, aliases: Of the clause: names that did not match, chosen operators, further names.
+        absent, operators, aliases: Absent names, chosen operators and aliases of the clause.
     """
 
     key: str
@@ -67,7 +67,7 @@ class CompiledClause:
     def watch(self) -> None:
         """From now on, a rule over the reals applies only if the constants in its computation are finite.
 
-        ``x * c + y * c`` is not ``(x + y) * c`` where c is infinite. Only for models that contain such a constant.
+        ``x * c + y * c`` is not ``(x + y) * c`` if c is infinite. Only for models that contain such a constant.
         """
         if not isinstance(self.definition, Rule) or self.definition.numerics.kind == "exact":
             return
@@ -83,8 +83,8 @@ class CompiledClause:
 
     @property
     def gathers(self) -> bool:
-        """Whether it moves constants one step, or drops one that has no effect: until then ``x * 1`` and ``x / 1`` have
-        the class of x as an operand, and constants would move past the 1 without end. See
+        """Whether it moves constants one step, or drops one without effect. Until that is dropped, the class of x
+        contains ``x * 1`` and ``x / 1``, which read x, and constants would move past the 1 without end. See
         :mod:`eqsat.egraph.free_constants`.
         """
         if self.layout is None:
@@ -138,8 +138,8 @@ class CompiledClause:
 
     @property
     def _leaves_out(self) -> bool:
-        """Whether it is exact and makes nothing. Such a rule holds for constants too: unless ``w * 1`` is w, a product
-        by w times ones has other weights each time the ones are folded into them.
+        """Whether it is exact and builds no operator. Such a rule holds for constants too: unless ``w * 1`` is w,
+        folding ones into the weights of a product gives other weights each time.
         """
         definition = self.definition
         return isinstance(definition, Rule) and definition.numerics.kind == "exact" and not self.outputs
@@ -236,7 +236,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What is the same of a compiled clause in each e-graph; nobody changes it."""
+    """The part of a compiled clause that is the same in each e-graph; it is never changed."""
 
     definition: Rule | Composite
     target: str

@@ -99,7 +99,7 @@ def analysis_rules(c: Constructor) -> list[str]:
 
 
 def _demand_table(name: str, sorts: str) -> tuple[str, str]:
-    """A table of what rules ask, and one of what Python answers."""
+    """The table of the questions of rules, and the table of Python's answers."""
     return f"(relation need_{name} ({sorts}))", f"(function {name} ({sorts}) i64 :merge old)"
 
 
@@ -107,8 +107,8 @@ class Facts:
     """Answers the demands of one e-graph.
 
     Attributes:
-        calls: How many signatures were evaluated in Python.
-        known_sizes: What the model's own nodes say of sizes.
+        calls: Number of signatures evaluated in Python.
+        known_sizes: Facts about sizes from the model's own nodes.
         contradictions: Messages of type inference for e-nodes that cannot be typed.
     """
 
@@ -129,7 +129,7 @@ class Facts:
         self._priming = False
 
     def declare(self, constructor: Constructor) -> None:
-        """Starts the analysis of a constructor, which costs egglog a dozen rules, once it has an e-node."""
+        """Declares the analysis of a constructor, which costs egglog a dozen rules, when it has its first e-node."""
         if constructor.composite or constructor in self._constructors:
             return
         self._constructors[constructor] = None
@@ -288,15 +288,15 @@ class Facts:
         return self._infer(c, key) if kind == "type" else self._values_of(c, key)
 
     def _numbers_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """What is known about the numbers in a constant expression, for all of its outputs together."""
+        """The known facts about the numbers in a constant expression, for all of its outputs together."""
         tables = self.tables
         operands = [tables.numbers[k] for k in key[1:]]
         if any(o is None for o in operands):
             return None
         given = [o for o in operands if o is not None]
         types = [tables.constants[o.constant].type for o in given]
-        # Without a constant it is absent or not computed, which cannot be told apart here: an operator that leaves an
-        # operand out computes something else.
+        # An operand without a constant is absent or not computed, which cannot be told apart here; but an operator
+        # without the operand computes something else.
         if all(o.constant and o.bounds is None and tables.constants[o.constant].is_small for o in given):
             value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
             if value is not None and not c.outputs:
@@ -330,7 +330,7 @@ class Facts:
         return self.type_ids(found)
 
     def type_ids(self, found: Sequence[TensorType | None]) -> tuple[int, ...] | None:
-        """Ids of inferred types; those of unknown rank count as unknown."""
+        """Ids of inferred types; types of unknown rank count as unknown."""
         ids = tuple(self.tables.types.id(t) if t is not None and t.shape is not None else 0 for t in found)
         return ids if any(ids) else None
 

@@ -36,15 +36,15 @@ class EncodedNode:
 
 @dataclass
 class Encoding:
-    """How the values of the model map into the e-graph.
+    """How values of the model correspond to the e-graph.
 
     Attributes:
         inputs: The graph inputs; ``(Input k)`` is the k-th.
         values: All encoded values; ``(ref k)`` is the class of the k-th.
         number: Value -> k.
-        nodes: In the model's order.
-        constructors: In order of first use, without wide ones.
-        wide: Per wide e-node the node for which it stands; ``(Wide k)`` is the k-th.
+        nodes: Nodes in the model's order.
+        constructors: Constructors in order of first use, without wide ones.
+        wide: The node that each wide e-node represents; ``(Wide k)`` is the k-th.
     """
 
     inputs: list[ir.Value] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Encoding:
 
 
 def node_constructor(node: ir.Node, inputs: int) -> Constructor:
-    """The constructor of a node: plain where only its first output is used and may stand alone."""
+    """The constructor of a node: plain if only its first output is used and may be alone."""
     used = max((i + 1 for i, v in enumerate(node.outputs) if i == 0 or v.uses() or v.is_graph_output()), default=1)
     if has_variadic_outputs(op_key(node)):
         return Constructor(op_key(node), inputs, len(node.outputs))

@@ -1,8 +1,8 @@
 """A thin layer over egglog's bindings: runs commands, reads tables as integers, and keeps statistics.
 
 Commands are parsed one at a time: spans hold their whole source text, so parsing many commands at once takes quadratic
-time. The clock is checked before each command, and rulesets run to a fixed point some rounds at a time: a chain of
-operators without types takes as many rounds as it is long.
+time. The clock is checked before each command, and rulesets run to a fixed point some rounds at a time: the number of
+rounds grows with the length of a chain of operators without types.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Engine:
         return report.updated
 
     def set_facts(self, facts: Iterable[FactRow]) -> None:
-        """Writes facts; many of them go in as one rule, which costs egglog half as much as single commands."""
+        """Writes facts; many facts are written as one rule, which costs egglog half as much as single commands."""
         actions: list[Any] = []
         for function, args, value in facts:
             keys: list[Any] = [integer(a) for a in args]

@@ -17,7 +17,7 @@ class ENode:
         kind: ``"op"``, ``"composite"``, ``"input"``, ``"const"``, ``"part"`` (projection of a tuple).
         op: The operator; for a composite (target, name); empty for the others.
         children: Operand classes; None for an absent operand.
-        number: Input number, constant id, output index of a projection; else 0.
+        number: Input number, constant id, or output index of a projection; otherwise 0.
         outputs: Size of the tuple, 0 for a plain value.
         rule: Number of the rule that made it, 0 for the model's own.
     """

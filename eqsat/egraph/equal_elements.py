@@ -1,7 +1,7 @@
 """The one number that all elements of a constant equal, for the literals of patterns.
 
-``Max(x, 0)`` means any constant of zeros. Whether the elements are equal is a fact of a constant, found once whatever
-its size, and a fact of expressions of constants that are too large to be computed during saturation.
+``Max(x, 0)`` means any constant of zeros. Whether elements are equal is determined once for each constant, and also for
+expressions of constants that are too large to be computed during saturation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class ElementBits:
 
 
 def element_of(array: np.ndarray, dtype: ir.DataType) -> ElementBits | None:
-    """What all elements of an array equal to the last bit, None if they differ or are not numbers."""
+    """The value of all elements of an array if they are equal to the last bit; None if they differ or are not
+    numbers.
+    """
     if not array.size or array.dtype == object:
         return None
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -52,7 +54,7 @@ def element_of(array: np.ndarray, dtype: ir.DataType) -> ElementBits | None:
 
 
 def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[ElementBits | None]) -> ElementBits | None:
-    """What all elements of an operator's result equal, by what those of its constant operands equal."""
+    """The value of all elements of an operator's result, from those of its constant operands."""
     if op == OpKey("", "ConstantOfShape"):
         value = attr(attrs, "value")
         if value is None:

@@ -5,13 +5,12 @@ e-graph would hold a class for each subset. Two facts of a class prevent that. I
 a constant inside, and a *free factor* if it is a product with one. A rule moves a constant out of a sum only if the
 rest has no free term, so the constants of a sum are gathered one after the other, and each class has one such form.
 
-A sum is *pinned* if something reads it that is neither a sum nor a constant scale: its value is needed as it is, and
-moving its constant further would save nothing. The residual stream of a network, which each layer's normalisation
-reads, is a chain of pinned sums. So constants move within a layer and never from layer to layer, and the work does not
-depend on how many layers follow.
+A sum is *pinned* if it has a reader that is neither a sum nor a constant scale: then its value is needed, and moving
+its constant further would save nothing. The residual stream of a network, which each layer's normalisation reads, is a
+chain of pinned sums. So constants move within a layer and never from layer to layer, and the work does not depend on
+how many layers follow.
 
-Sums and products are all that this is about, so both stand here with their readers, and not among the kinds of
-operators.
+Only sums and products matter here, so both are listed here with their readers, and not among the traits of operators.
 
 The facts are functions of egglog, 0 or 1, and 2 where a class is pinned. They are derived with the types, before rules
 look at them, and for floating-point numbers only: rules move no others.
@@ -38,8 +37,8 @@ class Gathering:
         op: The operator.
         neutral: The constant that has no effect and therefore is not a reason to move anything.
         readers: Operators that pass on an operand's constant as a constant of their result.
-        affine: Those that do so if their other operand is constant, after a rule for affine maps.
-        carriers: Those of them whose result then has such a constant inside.
+        affine: Readers that do so if their other operand is constant, after a rule for affine maps.
+        carriers: Those of ``affine`` whose result then has such a constant inside.
     """
 
     fact: str
@@ -69,7 +68,7 @@ PINNED = 2
 
 
 def declarations() -> Iterator[str]:
-    """Of the facts, and what holds without regard to operators."""
+    """Commands that declare the facts, and rules that do not depend on operators."""
     yield "(relation is_float (i64))"
     for g in GATHERINGS:
         yield f"(function {g.fact} (T) i64 :merge (max old new))"
@@ -96,7 +95,7 @@ def propagation(c: Constructor) -> Iterator[str]:
 
 
 def pinned(encoding: Encoding) -> Mapping[Gathering, list[int]]:
-    """The numbers of values that are needed as they are."""
+    """The numbers of pinned values, which are needed unchanged."""
     return {g: _pinned(encoding, g) for g in GATHERINGS}
 
 

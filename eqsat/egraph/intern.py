@@ -1,7 +1,7 @@
-"""Integers for everything an e-node carries besides its children: attributes, types, constants, composites.
+"""Integers for everything in an e-node except its children: attributes, types, constants, composites.
 
 egglog joins integers fast and does not know tensors; these tables connect both. Identifier 0 of the types and of the
-constants stands for an absent optional input.
+constants means an absent optional input.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What is known about the numbers in a constant expression.
+    """The known facts about the numbers in a constant expression.
 
     Attributes:
         constant: Id of the constant; 0 if it is not computed, or absent.
         bounds: Bounds, if it is not computed.
-        element: What all elements equal, if it is not computed and they are equal.
+        element: The value of all elements, if it is not computed and they are equal.
     """
 
     constant: int = 0
@@ -132,7 +132,8 @@ class Tables:
     """All tables of one e-graph.
 
     Args:
-        written_out: Operators that patterns look for on constants. They stay beside the constants that they make.
+        written_out: Operators that patterns match on constants. They stay in the e-graph beside the constants that they
+            give.
     """
 
     def __init__(self, written_out: frozenset[OpKey] = frozenset()) -> None:
@@ -150,7 +151,7 @@ class Tables:
         self._element: dict[int, ElementBits | None] = {}
 
     def element(self, numbers: Numbers) -> ElementBits | None:
-        """What all elements of a constant expression equal, None if they differ or are not known."""
+        """The value of all elements of a constant expression; None if they differ or are unknown."""
         if numbers.element is not None or not numbers.constant:
             return numbers.element
         if numbers.constant not in self._element:

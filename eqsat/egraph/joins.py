@@ -29,9 +29,9 @@ class Columns:
         self._read: dict[tuple[str, int], frozenset[Any]] = {}
 
     def may_join(self, sites: Sequence[MatchedOperator]) -> bool:
-        """Whether each operator of a pattern occurs, and each tensor between two of them may be the same class.
+        """Whether each operator of a pattern occurs, and each tensor that two of them share may be the same class.
 
-        Never false of a pattern that matches.
+        Never false for a pattern that matches.
         """
         tables = [self.tables.get(site.constructor.name) for site in sites]
         rows = [0 if table is None else len(table.rows) for table in tables]

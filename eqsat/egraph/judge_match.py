@@ -1,4 +1,4 @@
-"""What a saturated e-graph says of one match of a rule or composite: that it applies, or what keeps it from it.
+"""Judges one match of a rule or composite in a saturated e-graph: it applies, or there is a reason why not.
 
 The match need not be one that saturation found, and the rule need not be one that ran.
 """
@@ -33,9 +33,9 @@ class Judge:
     """Judges matches in one e-graph.
 
     Args:
-        saturation: Finished.
-        snapshot: What was read of it.
-        facts: Of each of its classes.
+        saturation: A finished saturation.
+        snapshot: The snapshot of it.
+        facts: Facts of each of its classes.
     """
 
     def __init__(self, saturation: Saturation, snapshot: Snapshot, facts: Sequence[TensorFacts]) -> None:

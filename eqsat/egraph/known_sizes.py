@@ -1,18 +1,18 @@
-"""What the model's own nodes say of sizes: values that follow from shapes, and shapes as literals.
+"""Facts about sizes from the model's own nodes: values that follow from shapes, and shapes as literals.
 
-Where sizes are free, a shape is no constant, but some of its elements may be: ``x.shape[3]`` of a
-``float[N, 4, 197, 64]`` is 64 although N is free, and what is computed from it is a number. Such values become
-constants. An operand that says a shape of free sizes can often be a literal all the same: ``Reshape`` copies a
-dimension where it reads 0 and computes one where it reads -1, ``Expand`` keeps a dimension where it reads 1. Then the
-node with the literal is another program of the same value, which needs no arithmetic and which rules can look at.
+If sizes are free, a shape is not constant, but some of its elements may be: ``x.shape[3]`` of a ``float[N, 4, 197,
+64]`` is 64 although N is free, and values computed from it are numbers. Such values become constants. An operand that
+holds a shape with free sizes can often still be a literal: ``Reshape`` copies a dimension where it reads 0 and computes
+one where it reads -1, ``Expand`` keeps a dimension where it reads 1. Then the node with the literal is another program
+of the same value, which needs no arithmetic and which rules can look at.
 
 Traced models compute the same sizes in each layer, from the tensors of that layer. Arrays that hold the same numbers
-for all sizes are one value: what reads one of them reads the first of them instead, so that layers share masks and
-positions that are computed from sizes. Their classes are not united: the class of a size would contain expressions of
-all layers, and would seem to be computed from itself. Neighboring sizes of one tensor, which exporters pick
-one by one and join, are read by one ``Shape`` with a start and an end, of an input of the model where it has them. A
-single size without a dimension is read in both of the ways in which exporters do: such a ``Shape`` as a view, or an
-element of the whole shape, which other sizes of the tensor share.
+for all sizes are one value: readers of later ones read the first one instead, so that layers share masks and positions
+that are computed from sizes. Their classes are not united: the class of a size would contain expressions of all layers,
+and would seem to be computed from itself. Neighboring sizes of one tensor, which exporters pick one by one and join,
+are read by one ``Shape`` with a start and an end, if possible of an input of the model. For a single size as a scalar,
+both spellings of exporters are added: a view of such a ``Shape``, and an element of the whole shape, which other sizes
+of the tensor share.
 
 This follows the nodes in the model's order, before they are written; signatures are answered once.
 """
@@ -42,7 +42,7 @@ from eqsat.schema.size import Size
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 READERS = (VIEW, ELEMENT) = (Constructor(RESHAPE, 2), Constructor(GATHER, 2))
-"""What reads a single size of a shape."""
+"""The operators that read a single size of a shape."""
 NAME = "known_sizes"
 """In the place of a rule's name."""
 
@@ -66,11 +66,11 @@ class KnownSizes:
     """Follows sizes through the nodes of one model.
 
     Attributes:
-        tables: Of the e-graph.
-        sizes: By value of the model, an array that has free sizes.
-        literals: By node, operands that are other than in the model: their positions and constants.
-        parts: By value, neighboring sizes of an input of the model, or else of an earlier tensor; one size where the
-            value has no dimension.
+        tables: Tables of the e-graph.
+        sizes: Arrays with free sizes, by value of the model.
+        literals: By node, positions and constants of operands that differ from the model.
+        parts: By value, neighboring sizes of an input of the model, otherwise of an earlier tensor; one size if the
+            value is a scalar.
     """
 
     tables: Tables
@@ -83,13 +83,13 @@ class KnownSizes:
     )
 
     def follow(self, encoding: Encoding, index: int, types: list[int | None], values: list[int | None]) -> None:
-        """Completes what is known of a node's results.
+        """Completes the known facts about a node's results.
 
         Args:
             encoding: The model.
-            index: Of the node.
-            types: By value the id of its type where known; those of the results are changed.
-            values: By value the id of the small constant that it is; those of the results are changed.
+            index: Index of the node.
+            types: Type id by value where known; those of the results are changed.
+            values: Id of the small constant by value; those of the results are changed.
         """
         node = encoding.nodes[index]
         tables = self.tables
@@ -200,7 +200,7 @@ class KnownSizes:
         return self.tables.constants.of_array(np.array([min(n, most) for n in numbers], dtype.numpy()), dtype)
 
     def _array(self, operand: int | None, values: Sequence[int | None]) -> np.ndarray | None:
-        """What is known of an operand's contents."""
+        """The known contents of an operand."""
         if operand is None:
             return None
         constant = values[operand]
@@ -208,7 +208,7 @@ class KnownSizes:
 
 
 def readers(encoding: Encoding) -> Sequence[Constructor]:
-    """The constructors of nodes that are added beside those of the model, which must be declared before."""
+    """The constructors of nodes that are added to those of the model, which must be declared before."""
     return READERS if any(c.op == SHAPE for c in encoding.constructors) else ()
 
 

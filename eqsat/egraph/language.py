@@ -1,15 +1,14 @@
 """The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
 
 A value has sort ``T``. ``type``, ``cval`` and ``nums`` map a class to its type, to the small constant that it equals,
-and to what is known about its numbers (0 if it is not constant); ``element`` maps it to the number that all of its
+and to the known facts about its numbers (0 if it is not constant); ``element`` maps it to the number that all of its
 elements equal. ``(Filled t k)`` is a name for the constant of type ``t`` whose elements all equal number ``k``: large
 constants are told apart by their tensors, so that zeros plus zeros would be another class each time and sums with them
 would grow without end. An operator with several used outputs is one e-node of the tuple sort ``M``; ``(out m k)``
-projects. For each constructor a table ``made_...`` remembers which rule made an
-e-node first; egglog keeps its keys canonical, so the answer survives merges. An operator of very many operands is a
-leaf, ``(Wide k)``: its operands are kept in Python (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type
-signature of hundreds of columns would cost the square of their number, and every smaller arity that rules could build
-would need its own.
+projects. For each constructor a table ``made_...`` remembers which rule made an e-node first; egglog keeps its keys
+canonical, so the answer survives merges. An operator of very many operands is a leaf, ``(Wide k)``: its operands are
+kept in Python (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type signature of hundreds of columns
+would cost the square of their number, and every smaller arity that rules could build would need its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from eqsat.schema.types import OpKey
 
 _LAST = (1 << 62) - 1
 FIRST_KNOWN = f"(& (+ (min (& (- old 1) {_LAST}) (& (- new 1) {_LAST})) 1) {_LAST})"
-"""The merge of numbers of which 0 means unknown: the smallest other number, which was given out first.
+"""The merge of ids, of which 0 means unknown: the smallest other id, which was assigned first.
 
 A class may contain an expression of itself, such as ``c + 0``. The bounds of that are wider than those of the class,
 and would become wider without end if a later answer replaced an earlier one. (0 - 1 wraps to the largest number.)
@@ -77,7 +76,7 @@ MOST_OPERANDS = 48
 
 ABSENT = "(Const 0)"
 ORIGINAL = 0
-"""Rule number of e-nodes that stand for the model's own nodes."""
+"""Rule number of the model's own e-nodes."""
 COMMUTED = 1
 """Rule number of copies with swapped operands."""
 
@@ -101,7 +100,7 @@ class Constructor:
     def name(self) -> str:
         domain = "".join(c if c.isalnum() else "_" for c in self.op.domain)
         if self.composite:
-            # A composite may be called `conv_2`, so that the number of results stands before the name.
+            # The name of a composite may end with a number, such as `conv_2`, so the number of results comes before it.
             return f"composite_{self.outputs or ''}_{domain}__{self.op.name}_{self.inputs}"
         # `a.b` and `a_b` are two domains; targets have no dots in their names.
         domain = "_".join(part.replace("_", "_u") for part in self.op.domain.split("."))

@@ -16,9 +16,9 @@ MOST_REWRITTEN = 20_000
 MOST_PLACED = 40_000
 """Operators of a model up to which an e-graph is built; a larger model is left unchanged."""
 MOST_ENODES = 200_000
-"""E-nodes that rules may add, however large the model is."""
+"""E-nodes that rules may add, for models of any size."""
 START = 10.0
-"""Seconds of the last guard for what no limit counts, such as loading a model and encoding it."""
+"""Seconds of the last guard, for work that no limit counts, such as loading a model and encoding it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Limits:
     Attributes:
         iterations: Rounds of all rules.
         nodes: e-nodes; None allows a generous multiple of the model's own.
-        work: In units, each of them about a second of a usual machine (:attr:`eqsat.egraph.saturate.Saturation.work`).
+        work: Work in units of about a second on a usual machine (:attr:`eqsat.egraph.saturate.Saturation.work`).
         matches: Matches of one clause in one round before it is held back; None as for ``nodes``.
     """
 
@@ -38,7 +38,7 @@ class Limits:
     matches: int | None = None
 
     def for_model(self, nodes: int) -> Limits:
-        """The limits with numbers in place of None, for a model of so many nodes."""
+        """The limits with numbers in place of None, for a model with this many nodes."""
         return Limits(
             self.iterations,
             nodes + min(19 * nodes + 5_000, MOST_ENODES) if self.nodes is None else self.nodes,
@@ -85,9 +85,9 @@ class RuleStatistics:
     """Statistics of one rule.
 
     Attributes:
-        matches: How often its pattern matched.
-        applied: On how many distinct signatures it applied.
-        seconds: Search and apply time inside egglog and answering time in Python.
+        matches: Number of matches of its pattern.
+        applied: Number of distinct signatures on which it applied.
+        seconds: Time for search and application in egglog, and for answers in Python.
         held_back: Rounds in which it was held back because it matched too often.
         mismatches: Signatures on which its two sides have different types; there it is not applied.
         mismatch: The first such contradiction, empty if none.

@@ -38,8 +38,8 @@ class MadeConstants:
     """The constants among the steps of a layout.
 
     Args:
-        numbers: egglog variable -> what is known about it, if it is constant.
-        exact: Whether the rule computes the very bits of its left side.
+        numbers: egglog variable -> known facts about its numbers, if it is constant.
+        exact: Whether the rule computes the same bits as its left side.
     """
 
     def __init__(self, layout: StepOrder, tables: Tables, numbers: Mapping[str, Numbers], *, exact: bool) -> None:
@@ -153,7 +153,7 @@ class MadeConstants:
             self._require(root, contracted=False)
 
     def _saturates(self, index: int) -> bool:
-        """Whether an infinity, such as the reciprocal of a table's zero, ends here in the integer of the left side."""
+        """Whether an infinity, such as the reciprocal of a table's zero, ends in an integer as on the left side."""
         return self.exact and all(t is not None and t.dtype not in FLOATS for t in self._types[index])
 
     def _require(self, operand: OperandOrigin, *, contracted: bool) -> None:
@@ -192,7 +192,7 @@ def _is_finite(known: Wide | ConstantBounds | None) -> bool:
 
 
 def _with_finite_elements(known: Wide) -> Wide:
-    """The same constant with zeros in place of the elements that are infinite or no number."""
+    """The constant with zeros in place of the elements that are infinite or NaN."""
     if known.scale is None:
         return known
     finite = np.isfinite(known.values)

@@ -1,11 +1,11 @@
 """Bounds on how large the numbers of a value are, for rules that would be wrong at the largest ones.
 
 A mask hides keys of an attention by adding a number to their scores: ``-inf``, the lowest number of the type, or one
-that is large enough. Whether a value may hold such a number follows from where it comes from. Constants are looked at,
-integers have the bounds of their type, movement and selection keep what is there, sums and products of numbers widen
-it; a sum does not, if one of its terms does not count beside the other. Sums of products and functions with a bounded
-result give ordinary numbers: that they stay far inside of the range of their type is what rules over the reals assume
-of all values. An input of floats may hold anything.
+that is large enough. Whether a value may hold such a number follows from where it comes from. Constants are inspected,
+integers have the bounds of their type, movement and selection keep the bound, sums and products of numbers widen it,
+except a sum with a term that is negligible beside the other. Sums of products and functions with a bounded result give
+ordinary numbers, far inside the range of their type: rules over the reals assume that of all values. An input of floats
+may hold anything.
 
 The fact is a function of egglog, the exponent of a power of two that no element but zeros reaches in magnitude. The
 smallest answer counts, so that a class that contains an expression of itself (``x + 0``) keeps its bound.
@@ -27,7 +27,7 @@ from eqsat.ops.wide import FLOATS, largest
 from eqsat.schema.types import OpKey, TensorType
 
 UNBOUNDED = 1 << 30
-"""The exponent of a value that may be infinite, or of which nothing is known."""
+"""The exponent of a value that may be infinite or is unknown."""
 ZERO = -(1 << 20)
 """The exponent of zeros, and the least of all; its power of two is 0."""
 _MOST_READ = 1 << 18
@@ -44,7 +44,7 @@ _ARITHMETIC = (*_SUMS, _PRODUCT, _SCALED, _CAST)
 
 
 def declarations() -> Iterator[str]:
-    """Of the fact, and what holds without regard to operators."""
+    """Commands that declare the fact, and rules that do not depend on operators."""
     yield "(function magnitude (T) i64 :merge (min old new))"
     yield "(function nums_magnitude (i64) i64 :merge old)"
     yield "(function type_magnitude (i64) i64 :merge old)"
@@ -92,12 +92,12 @@ def _result(op: OpKey, read: Sequence[int]) -> str:
     if op in (_PRODUCT, _SCALED):
         # Zeros may be products of themselves, and would become smaller without end.
         result = f"(max {ZERO} {result})"
-    # A cast to a narrower type rounds up; a zero point is as large as the number that it is subtracted from.
+    # A cast to a narrower type rounds up; a zero point may be as large as the number from which it is subtracted.
     return f"(+ {result} 1)" if op in _SUMS or op in (_CAST, _SCALED) else result
 
 
 def _operands(c: Constructor) -> tuple[int, ...]:
-    """The operands that bound the result; none where nothing follows."""
+    """The operands that bound the result; empty if nothing follows."""
     magnitude = operator(c.op).magnitude
     if magnitude is not None:
         return magnitude.bounding(c.inputs)
@@ -109,7 +109,7 @@ def _operands(c: Constructor) -> tuple[int, ...]:
 
 
 def of_numbers(tables: Tables, numbers: Numbers) -> int | None:
-    """The exponent of a constant expression; None where nothing is known."""
+    """The exponent of a constant expression; None if it is unknown."""
     if numbers.bounds is not None:
         return exponent(math.inf if numbers.bounds.endless else numbers.bounds.most)
     constant = tables.constants[numbers.constant]
@@ -122,7 +122,7 @@ def of_numbers(tables: Tables, numbers: Numbers) -> int | None:
 
 
 def of_type(kind: TensorType) -> Iterator[tuple[str, int]]:
-    """What a type says: the function of egglog, and the exponent."""
+    """The exponents that follow from a type, with the names of the functions in egglog."""
     if kind.dtype in FLOATS:
         yield "ordinary", int(exponent(largest(kind.dtype)) * _ORDINARY)
         # Less than a quarter of the last place is rounded away, also below a power of two.

@@ -54,7 +54,7 @@ class MatchedNodes:
         return self.index.get(("part", self.snapshot.nodes[found].eclass, output))
 
     def built(self, layout: StepOrder, classes: dict[str, int | None], answer: Answer) -> list[int | None]:
-        """The e-node of each step, None where it is a constant or is not there."""
+        """The e-node of each step; None if it is a constant or does not exist."""
         built: list[int | None] = []
         for i, step in enumerate(layout.steps):
             if isinstance(step, ConstantStep) or i in answer.folded:
@@ -105,7 +105,9 @@ class MatchedNodes:
         return found
 
     def _precedence(self, n: int) -> tuple[bool, int, int, int]:
-        """The lower of two e-nodes of a class is what the other one was made equal to by leaving operators out."""
+        """Sort key: of two e-nodes of a class, a rule that leaves out operators made the lower one equal to the higher
+        one.
+        """
         node = self.snapshot.nodes[n]
         return node.rule > COMMUTED, self._heights.get(n, len(self.snapshot.nodes)), node.rule, n
 
@@ -164,7 +166,7 @@ def key(kind: str, op: OpKey, attrs: Attrs, children: Sequence[int | None], outp
 
 
 def key_of(node: ENode) -> MatchKey:
-    """What tells an e-node from all others."""
+    """A key that is unique to each e-node."""
     if node.kind == "part":
         return ("part", node.children[0], node.number)
     if node.kind in ("const", "input"):

@@ -1,8 +1,8 @@
-"""Matches of a pattern in a snapshot, also those of which only a part is there.
+"""Complete and partial matches of a pattern in a snapshot.
 
-Saturation finds whole matches, in egglog. To say why a rule did not apply one needs those that are nearly there. Each
-goal is a pattern that a class should match. A goal that no e-node of the class meets is remembered as the reason, and
-the search goes on with the others, so that a match is near where most goals are met.
+Saturation finds whole matches, in egglog. To explain why a rule did not apply, partial matches are needed. Each goal is
+a pattern that a class should match. A goal that no e-node of the class meets is remembered as the reason, and the
+search goes on with the others, so that a match is near where most goals are met.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Miss:
     Attributes:
         pattern: What was required; None for an operand that must be absent.
         eclass: The class that does not match it; None where there is no operand.
-        reader: The e-node of which it is an operand, and which; None for another root.
-        bound: The class that has the name already, where the pattern names a value twice.
-        above: Whether the class matches a part of the pattern, and what should read it does not.
+        reader: The e-node that reads the operand, and its position; None for another root.
+        bound: The class already bound to the name, if the pattern names a value twice.
+        above: Whether the class matches a part of the pattern, but the node that should read it does not.
     """
 
     pattern: Pattern | None
@@ -45,14 +45,14 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A match, or the part of one.
+    """A complete or partial match.
 
     Attributes:
         clause: The plain pattern.
         sites: For each operator that matched the e-node, its operands in the pattern's order, and its value's class.
         names: Class of each name; None for one that is absent.
         missed: The goals that were not met, the first of them first.
-        met: How many goals were met.
+        met: Number of goals that were met.
     """
 
     clause: Clause
@@ -68,7 +68,7 @@ class Partial:
 
 _Goal = tuple[Pattern | None, int | None, tuple[int, int] | None]
 _ANY = -1
-"""In place of a class: that of a further root, which may match anywhere."""
+"""Placeholder for the class of a further root, which may match anywhere."""
 
 
 class PartialMatcher:
@@ -108,7 +108,7 @@ class PartialMatcher:
         return list(found)
 
     def at(self, clause: Clause, eclass: int) -> list[Partial]:
-        """The whole matches of which a class is the first root; the nearest partial match if there are none."""
+        """The complete matches whose first root is a class; if there are none, the nearest partial match."""
         further: list[_Goal] = [(root, _ANY, None) for root in clause.roots[1:]]
         return self._search(clause, [(clause.roots[0], eclass, None), *further])
 
@@ -199,7 +199,7 @@ class PartialMatcher:
                         taken = None if taken is None else _bind(taken, f"{arg.name}...{k}", child)
                 if taken is not None:
                     site = (match, n, children, eclass)
-                    # Operators first: what they say of a name is more than the name.
+                    # Operators first: they say more about a name than the name itself.
                     yield tuple(more), replace(state, sites=(*state.sites, site), names=taken, met=state.met + 1)
 
     def _candidates(self, match: Match, eclass: int) -> Iterator[int]:

@@ -68,7 +68,7 @@ class QueryBuilder:
         self.absent = absent
 
     def options(self, roots: Sequence[Match]) -> tuple[tuple[Constructor, ...], ...]:
-        """The constructors that each operator of the patterns may be; empty if one of them does not occur."""
+        """The possible constructors of each operator of the patterns; empty if one of them does not occur."""
         matches = _distinct(roots).values()
         tuples = {m.node for m in matches if m.output}
         options: list[list[Constructor]] = []
@@ -125,7 +125,7 @@ def _limit(options: list[list[Constructor]]) -> None:
 
 
 def trim(args: Sequence[Pattern | None], absent: frozenset[str]) -> list[Pattern | None]:
-    """Operands with those that are absent in this clause as None, and no None at the end."""
+    """Operands with None for those that are absent in this clause, without trailing None."""
     kept: list[Pattern | None] = [None if isinstance(a, Name) and a.name in absent else a for a in args]
     while kept and kept[-1] is None:
         kept.pop()
@@ -171,7 +171,7 @@ class _Builder:
         self._nodes: dict[Match, tuple[str, tuple[str, ...]]] = {}
 
     def value(self, pattern: Pattern | None) -> str:
-        """The egglog variable (or absent constant) that stands for a pattern's value."""
+        """The egglog variable (or absent constant) of a pattern's value."""
         query = self.query
         if pattern is None:
             return ABSENT

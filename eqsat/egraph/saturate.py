@@ -58,14 +58,14 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What an e-graph holds besides a model, rules and composites.
+    """Contents of an e-graph besides a model, rules and composites.
 
     Attributes:
         raw: Texts of raw egglog rules.
         approximations: Tensors that may be rounded.
         alternatives: Other programs of pieces of the model.
         places: Sizes by symbol at which costs are taken, where sizes are free.
-        bounds: By name of an input, the exponent of a power of two that no element reaches in magnitude.
+        bounds: For each input by name, the exponent of a power of two that no element reaches in magnitude.
     """
 
     raw: Sequence[str] = ()
@@ -86,7 +86,7 @@ class Saturation:
         rules: Rewrite rules that may run (already filtered by numerics).
         targets: Targets whose composites are added.
         limits: When to stop.
-        additions: What the e-graph holds besides.
+        additions: Further contents of the e-graph.
         progress: Called with (iteration, e-nodes) after each round.
         guard: When the time is over, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
@@ -193,7 +193,7 @@ class Saturation:
 
     @property
     def constructors(self) -> list[Constructor]:
-        """Those of which the e-graph may have e-nodes, in the order of the vocabulary."""
+        """Constructors of possible e-nodes, in the order of the vocabulary."""
         return [c for name, c in self.vocabulary.constructors.items() if name in self._declared]
 
     def _write_sizes(self) -> None:
@@ -242,7 +242,7 @@ class Saturation:
         return len(self.names) - 1
 
     def recorded(self) -> Saturation:
-        """The same saturation once more, with its matches kept in full."""
+        """Repeats the saturation and records its matches in full."""
         again = Saturation(self.model, *self._sources, self.limits, self.additions, record=True)
         again.run()
         return again
@@ -353,7 +353,7 @@ class Saturation:
 
     @property
     def work(self) -> float:
-        """What was done, in units that a usual machine needs about a second for; the same in each run."""
+        """The work so far, in units of about a second on a usual machine; the same in each run."""
         engine = self.engine
         return STEP * engine.steps + MATCH * engine.matched + ANSWER * self._answered + VISIT * self._visited
 

@@ -24,11 +24,11 @@ RESHAPE, EXPAND, SHAPE, SLICE, GATHER = (OpKey("", name) for name in ("Reshape",
 
 
 def shape_operand(op: OpKey, wanted: Sequence[object], operand: TensorType | None) -> list[int] | None:
-    """The constant that stands for a shape; None if there is none.
+    """The constant that expresses a shape; None if there is none.
 
     Args:
         op: The operator that reads it.
-        wanted: The shape: numbers, free sizes, or what is neither.
+        wanted: The shape: numbers, free sizes, or opaque dimensions.
         operand: The tensor that the operator reads.
     """
     if operand is None or operand.shape is None or op not in (RESHAPE, EXPAND):
@@ -55,12 +55,12 @@ def shape_operand(op: OpKey, wanted: Sequence[object], operand: TensorType | Non
 def literal_operands(
     op: OpKey, operand: TensorType, values: Sequence[np.ndarray | None], result: TensorType | None
 ) -> dict[int, list[int]]:
-    """By position, constants in the place of operands that say a shape in free sizes; empty where one cannot be.
+    """Constants that replace operands with free sizes, by position; empty if some operand has none.
 
     Args:
         op: The operator.
         operand: The tensor that it reads.
-        values: What is known of the contents of its operands.
+        values: Known contents of its operands.
         result: The type of its result.
     """
     if op in (RESHAPE, EXPAND) and result is not None and result.shape is not None:
@@ -70,7 +70,7 @@ def literal_operands(
 
 
 def _literal_ends(operand: TensorType, values: Sequence[np.ndarray | None]) -> dict[int, list[int]]:
-    """Where a slice begins and ends, counted from the end of the axis."""
+    """The begin and end of a slice, counted from the end of the axis."""
     starts, ends, axes = (
         v.reshape(-1).tolist() if v is not None else None for v in (*values[1:3], *values[3:4], None)[:3]
     )
@@ -86,7 +86,7 @@ def _literal_ends(operand: TensorType, values: Sequence[np.ndarray | None]) -> d
 
 
 def _from_end(at: object, n: object) -> int | None:
-    """A position on an axis of n elements as a number; None where it is not the same number for all sizes."""
+    """A position on an axis of n elements as a number; None if it is not the same number for all sizes."""
     if is_whole(at):
         return at
     if not isinstance(at, Size) or not isinstance(n, int | Size):

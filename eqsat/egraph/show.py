@@ -15,7 +15,7 @@ from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_REST = 2  # operands that `xs...` stands for in the text
+_REST = 2  # operands that `xs...` represents in the text
 
 
 def egg_text(definition: Rule | Composite, target: str = "") -> str:
@@ -43,7 +43,7 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
     paragraphs = []
     for i, clause in enumerate(clauses):
         clause.key = definition.name.replace(".", "_") + (f"_{i}" if len(clauses) > 1 else "")
-        # Where operators of the right side turn out to be constants, there is one more rule of the second stage.
+        # If operators of the right side turn out to be constants, there is one more rule of the second stage.
         paragraphs.append("\n".join([*clause.commands(), *clause.apply_commands(frozenset())]))
     return "\n\n".join(paragraphs) + "\n"
 

@@ -1,7 +1,7 @@
-"""What Python must know of a match to answer it: the columns of a clause's signature, and their facts in egglog.
+"""The columns of a clause's signature, which are what Python needs to answer a match, and their facts in egglog.
 
-Matches that agree in all columns have one answer, so a column is only what conditions, computed attributes or type
-checks read.
+Matches that agree in all columns have one answer, so columns hold only facts that conditions, computed attributes or
+type checks read.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ClauseSignature:
 
 
 def _depends_on_types(bind: AttrBind) -> bool:
-    """Whether a required attribute may be written otherwise than nodes have it, and the types say what it means."""
+    """Whether a required attribute may differ in form from that of nodes, and its meaning depends on types."""
     if bind.equals is None:
         return False
     return bind.attribute in ("auto_pad", "equation") or may_count_from_end(bind.equals)

@@ -26,14 +26,14 @@ class Snapshot:
 
     Attributes:
         nodes: All e-nodes, ordered by class.
-        classes: Per class the indices of its e-nodes.
-        types: Per class its type where known; tuples have none.
-        constant: Per class whether it is a constant expression that is computed in advance.
-        value: Per class the small constant it equals, if known.
+        classes: Indices of the e-nodes of each class.
+        types: Type of each class where known; tuples have none.
+        constant: Whether each class is a constant expression that is computed in advance.
+        value: Small constant that each class equals, if known.
         refs: Value of the model -> class.
         inputs: The model's inputs; ``number`` of an input e-node indexes it.
         rules: Names by rule number.
-        quantized: Per approximation the class of its integers.
+        quantized: Class of the integers of each approximation.
         unfit: E-nodes of constants that are too large to be computed in advance.
         ids: egglog's value of a class -> its number here.
     """
@@ -141,7 +141,7 @@ class Reader:
         return nodes
 
     def _wide(self, refs: dict[int, int]) -> list[ENode]:
-        """E-nodes of very many operands, which are those of the model."""
+        """E-nodes with so many operands that they are leaves; all are nodes of the model."""
         nodes = []
         for table in ("Wide", "WideM"):
             for row in self.tables[table].rows:
@@ -200,5 +200,5 @@ def _without_copies(nodes: Sequence[ENode]) -> list[ENode]:
 
 
 def _preference(node: ENode) -> tuple[bool, int, tuple[int, ...]]:
-    """Of copies that differ in operand order, the model's own first, then the one that a rule built."""
+    """Sort key for copies that differ in operand order: the model's own first, then those that rules built."""
     return node.rule == COMMUTED, node.rule, tuple(-1 if c is None else c for c in node.children)

@@ -1,6 +1,6 @@
 """Evaluates the right side of a rule for one signature: attributes, constants, and the types of all its values.
 
-The type of the result must be that of the left side; so that a wrong rule is found before anything enters the e-graph.
+The type of the result must be that of the left side, so that a wrong rule is found before anything enters the e-graph.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Evaluation:
         facts: egglog variable -> facts.
         env: Names of the rule -> facts, attributes, numbers.
         roots: Types of the left side's roots.
-        numbers: egglog variable -> what is known about it, if it is constant.
-        exact: Whether the rule computes the very bits of its left side.
+        numbers: egglog variable -> known facts about its numbers, if it is constant.
+        exact: Whether the rule computes the same bits as its left side.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Evaluation:
         return found
 
     def _shape(self, index: int, op: OpKey, operand: TensorType | None) -> list[int] | None:
-        """The constant for a shape with free sizes, None where the constant is an ordinary one."""
+        """The constant for a shape with free sizes; None for an ordinary constant."""
         step = self.layout.steps[index]
         if op not in (RESHAPE, EXPAND) or not isinstance(step, ConstantStep) or isinstance(step.template, Number):
             return None

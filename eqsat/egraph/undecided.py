@@ -1,4 +1,4 @@
-"""What free sizes keep from being applied: patterns whose conditions hold at some sizes and not at all of them."""
+"""Matches that do not apply because of free sizes: their conditions hold at some sizes, but not at all."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Names = Callable[[Mapping[str, TensorFacts]], Mapping[str, object] | None]
 
 
 class UndecidedCount:
-    """Counts them for one clause.
+    """Counts such matches of one clause.
 
     Args:
         places: Sizes, by symbol, at which the conditions are tried: those at which costs are taken.
 
     Attributes:
-        signatures: How many.
+        signatures: Number of their signatures.
         example: The first such condition, and sizes at which all conditions hold; empty if there is none.
     """
 
@@ -34,13 +34,13 @@ class UndecidedCount:
     def look(
         self, failed: Condition, conditions: Sequence[Condition], facts: Mapping[str, TensorFacts], names: Names
     ) -> None:
-        """Looks whether a condition that does not hold is one that would hold if sizes were numbers.
+        """Checks whether a failed condition would hold if sizes were numbers.
 
         Args:
             failed: The first condition that does not hold or cannot be answered.
-            conditions: All of the clause.
-            facts: By egglog variable.
-            names: The names of the pattern for such facts, None where it does not match.
+            conditions: All conditions of the clause.
+            facts: Facts by egglog variable.
+            names: Gives names of the pattern from such facts; None if it does not match.
         """
         symbols = _symbols(facts)
         for place in self.places if symbols else ():

@@ -17,7 +17,7 @@ def fewest_steps(
     Args:
         start: An e-node.
         good: Whether the path may end at an e-node.
-        neighbours: The e-nodes beside one, each with the step to it; of several shortest paths the first ones decide.
+        neighbours: The neighbours of an e-node, each with the step to it; their order decides between shortest paths.
 
     Returns:
         The steps, the last one first; empty if the start is good, or no good e-node can be reached.

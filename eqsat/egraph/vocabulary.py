@@ -76,5 +76,5 @@ class Vocabulary:
 
 @lru_cache(maxsize=16)
 def _read_of(rules: tuple[Rule, ...]) -> tuple[tuple[tuple[OpKey, ...], tuple[frozenset[OpKey], ...]], ...]:
-    """Of each rule the operators in its patterns, and those that it needs."""
+    """For each rule the operators in its patterns, and the operators that it needs."""
     return tuple((operators(*rule.left), needed(rule.left)) for rule in rules)

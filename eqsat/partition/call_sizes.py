@@ -1,8 +1,8 @@
-"""Sizes in the C calls of kernels and regions, in terms of the dimensions of what the call is made on.
+"""Sizes in the C calls of kernels and regions, in terms of the dimensions of operands and results.
 
-A call is saved with the model, while the symbols of the model may be bound to numbers, get other names, or stand for
-sizes that a body of control flow receives. So a hole of a call names dimensions instead: ``{=256*d0_1}`` is 256 times
-the second dimension of operand 0, ``r1_0`` the first one of result 1. What has no value at all is ``{?}``.
+A call is saved with the model, while the symbols of the model may be bound to numbers, be renamed, or denote sizes that
+a body of control flow receives. So a hole of a call names dimensions instead: ``{=256*d0_1}`` is 256 times the second
+dimension of operand 0, ``r1_0`` the first one of result 1. A size without a value is ``{?}``.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class DimensionNames:
         return TensorType(kind.dtype, tuple(self._dim(dim) for dim in kind.shape))
 
     def facts(self, value: object) -> object:
-        """What expressions are evaluated over, with such types."""
+        """Facts for expressions, with such types."""
         return _with_types(value, self.type)
 
     def at_usual_sizes(self, value: object) -> object:
-        """The same with numbers instead of the names."""
+        """The same facts with typical numbers instead of the names."""
         usual = {name: max(size.typical, 1) for name, size in self.ranges.items()}
         return _with_types(value, lambda kind: None if kind is None else at_sizes(kind, usual))
 
@@ -118,7 +118,7 @@ def _dims(letter: str, types: Sequence[TensorType | None]) -> Iterator[tuple[str
 
 
 def _parsed(dim: str | None) -> int | None:
-    """A dimension in the symbols of the model; None if it is not an expression of them."""
+    """A dimension in the symbols of the model; None if it cannot be expressed by them."""
     if dim is None:
         return None
     known = ranges()
@@ -144,7 +144,7 @@ def _alone(size: int | None) -> Symbol | None:
 
 
 def _solved(size: int | None, own: int) -> tuple[str, int] | None:
-    """The only symbol of a linear size, and what it is in terms of the size."""
+    """The only symbol of a linear size, and that symbol expressed by the size."""
     if not isinstance(size, Size):
         return None
     terms = dict(size.terms)
@@ -161,11 +161,11 @@ def _solved(size: int | None, own: int) -> tuple[str, int] | None:
 
 
 def with_list(text: str, hole: str, items: Sequence[str]) -> str:
-    """A call with the items of a list in the place of its hole; if there are none, without a comma beside it."""
+    """A call with a list's items in place of its hole; if there are none, a comma beside it is removed."""
 
     def one(found: re.Match[str]) -> str:
         if found[1] is None:
-            return found[0]  # Two braces stand for one of C.
+            return found[0]  # A doubled brace means one brace of C.
         if items:
             return f"{found[2] or ''}{', '.join(items)}{found[3] or ''}"
         return (found[3] if found[2] and found[3] else "") or ""
@@ -187,20 +187,20 @@ def is_size_hole(text: str) -> bool:
 
 
 def holes(text: str) -> list[str]:
-    """What is in the holes for sizes of a call."""
+    """The texts in the holes for sizes of a call."""
     return _ALL_HOLES.findall(text)
 
 
 def size_in(hole: str, operands: Sequence[CallShape], results: Sequence[CallShape]) -> int:
-    """The size that a hole stands for.
+    """The size that a hole denotes.
 
     Args:
-        hole: What is in it.
+        hole: Text in the hole.
         operands: Shapes of the operands that are present, in order.
         results: Shapes of the results.
 
     Raises:
-        Undecided: It names a dimension that does not exist, or is not a size.
+        Undecided: The hole names a dimension that does not exist, or is not a size.
     """
     if not is_size_hole(f"{{={hole}}}"):
         raise Undecided(f"{hole[:40]!r} is not a size of a call")

@@ -25,8 +25,8 @@ def add_called_functions(
     """Functions that must be added to a model, callees before their callers.
 
     Args:
-        nodes: Of the main graph. Calls of eqsat's functions are renamed where several definitions occur.
-        functions: That the model already has; likewise.
+        nodes: Nodes of the main graph. Calls of eqsat's functions are renamed if there are several definitions.
+        functions: Functions of the model; calls in them are renamed likewise.
         original: The model whose functions may be called.
 
     Returns:
@@ -36,7 +36,7 @@ def add_called_functions(
 
 
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
-    """Nodes of a node's subgraphs, of the subgraphs of those, and so on."""
+    """Nodes of a node's subgraphs, including nested ones."""
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
             for inner in attribute.as_graph():

@@ -74,7 +74,7 @@ class Composites:
         self._parameters: dict[_Skeleton, tuple[tuple[str | None, ...], ...]] = {}
         self.functions: list[ir.Function] = []
         namers: dict[str, Namer] = {}
-        # Composites with one definition are called as in the target file, whatever the others' names are.
+        # A composite with one definition keeps the name of the target file, whatever the names of others are.
         for (target, name), variants in sorted(families.items(), key=lambda item: (len(item[1]) > 1, item[0])):
             namer = namers.setdefault(target, Namer())
             for skeleton, definition in sorted(variants.items(), key=lambda item: repr(item[0])):
@@ -157,7 +157,7 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
 
 
 def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
-    """Whether calls may differ in it; a constant is part of what the composite is, and so is a function of eqsat."""
+    """Whether calls may differ in the attribute; constants and attributes of eqsat's functions are fixed."""
     fixed = op == OpKey("", "Constant") or has(op, Trait.OWN_ATTRIBUTES)
     return attribute.type in PARAMETERS and not fixed and not is_function(op)
 

@@ -25,8 +25,8 @@ def body_function(
 
     Args:
         op: Domain and name of the function.
-        body: What it computes.
-        attributes: Per node its attributes; by default those in the body.
+        body: The computation.
+        attributes: Attributes of each node; by default those in the body.
         parameters: Per node and attribute the function's attribute to which it refers, None if the value is
             fixed; by default everything is fixed.
         inputs: Names of the inputs; by default those of the operators that read them first.

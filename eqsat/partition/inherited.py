@@ -1,4 +1,4 @@
-"""What kernels inherit from the nodes of the input: their names, and what is written on them.
+"""What kernels inherit from the nodes of the input: names, documentation and metadata.
 
 Profilers, lists of layers that a quantizer excludes, and people know nodes by name. A kernel that is a node of the
 input, the same operator with the same result, therefore keeps its name, documentation and metadata. Any other kernel
@@ -45,7 +45,7 @@ class Heritage:
         self._readers: dict[tuple[OpKey, int], list[ENode]] | None = None
 
     def given(self, node: PlanNode, enode: ENode) -> PlanNode:
-        """A kernel with what it inherits."""
+        """A kernel with its inheritance."""
         results = [v for v in node.outputs if v is not None]
         same = next(self._nodes(results, _single(node)), None)
         if same is not None:
@@ -65,7 +65,7 @@ class Heritage:
     # ---- inside of composites ---------------------------------------------------------------------
 
     def _inside(self, body: Body, enode: ENode, produced: Sequence[int | None]) -> tuple[str, ...]:
-        """For each operator of a composite the name of the node of the input that it is; empty where it is none."""
+        """For each operator of a composite the name of its node in the input; empty if it has none."""
         classes: dict[int, int | None] = dict(enumerate(enode.children[: body.inputs]))
         classes.update(zip(body.results, produced, strict=False))
         names: list[str] = []
@@ -80,7 +80,7 @@ class Heritage:
         return tuple(names) if any(names) else ()
 
     def _class_of(self, node: BodyNode, operands: Sequence[int | None]) -> int | None:
-        """The class of an operator's result, by those of its operands that are known."""
+        """The class of an operator's result, found from those of its operands that are known."""
         known = [c for c in operands if c is not None]
         if not known:
             return None
@@ -97,7 +97,7 @@ class Heritage:
 
 
 def _reads(children: Sequence[int | None], operands: Sequence[int | None], commutes: bool) -> bool:
-    """Whether an operator has these operands, as far as they are known."""
+    """Whether an operator has these operands, where they are known."""
     if commutes:
         return all(c is None or c in children for c in operands)
     return len(children) >= len(operands) and all(o is None or o == c for o, c in zip(operands, children, strict=False))
@@ -111,5 +111,5 @@ def _single(node: PlanNode) -> OpKey:
 
 
 def own_metadata(node: ir.Node) -> dict[str, str]:
-    """What others have written on a node."""
+    """Documentation and metadata that others have written on a node."""
     return {key: value for key, value in node.metadata_props.items() if not key.startswith(PREFIX)}

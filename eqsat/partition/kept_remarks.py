@@ -1,4 +1,4 @@
-"""Keeps what the author of a model has written on its tensors, where they are still in the result."""
+"""Keeps the author's remarks on tensors that are still in the result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eqsat.schema.metadata import QUANTIZATION
 
 
 def keep_remarks(model: ir.Model, original: ir.Graph) -> None:
-    """Gives tensors the documentation, metadata, denotations and quantization annotations of those of the input.
+    """Copies documentation, metadata, denotations and quantization annotations of tensors from the input.
 
     Args:
-        model: Its tensors with names of the input are the same tensors; changed in place.
+        model: Changed in place; a tensor that has a name of the input is that tensor.
         original: The main graph of the input.
     """
     known = {value.name: value for value in _values(original)}

@@ -26,12 +26,12 @@ def function_domain(target: str) -> str:
 
 
 def composite_domain(target: str) -> str:
-    """Domain of the composites of a target; another one than that of regions, so that names never clash."""
+    """Domain of the composites of a target; it differs from that of regions, so that names never clash."""
     return f"{opset.EQSAT}.{target}.composite"
 
 
 def make_value(name: str, known: TensorType | None = None) -> ir.Value:
-    """A value with its type, as far as it is known."""
+    """A value with its type, if known."""
     value = ir.Value(name=name)
     set_type(value, known)
     return value

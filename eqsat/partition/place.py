@@ -45,7 +45,7 @@ def places_annotations(rule: Rule) -> bool:
     """Whether the right side of a rule has more annotations than its left.
 
     Every other rule says that two programs are equal, and the cheaper one is taken. An annotation is not work and makes
-    no program cheaper, so that nobody would ever take it: such a rule is an instruction instead.
+    no program cheaper, so extraction would never choose it: such a rule is an instruction instead.
     """
     bound = {m.op_name for m in walk(rule.left, ast.operands, once=True) if isinstance(m, ast.Match) and _annotates(m)}
     built = [t.op for t in walk(rule.right, ast.operands) if isinstance(t, ast.Build)]
@@ -70,8 +70,8 @@ class CarriedOut:
     Attributes:
         saturation: The e-graph of the model and of these rules.
         egraph: Its e-nodes.
-        made: For each node that was made, by its first result, the number of its e-node.
-        renamed: For each other node whose first result has another name now, what its name was.
+        made: The e-node of each new node, by its first result.
+        renamed: Former names of the first results of other nodes, where they changed.
     """
 
     saturation: Saturation
@@ -82,12 +82,12 @@ class CarriedOut:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedModel:
-    """A model on which rules were carried out.
+    """A model to which such rules were applied.
 
     Attributes:
         model: The given one if nothing changed, otherwise a new one, loaded as well.
-        statistics: Of each rule.
-        carried_out: What changed; None for nothing.
+        statistics: Statistics of each rule.
+        carried_out: The changes; None if nothing changed.
     """
 
     model: ir.Model
@@ -133,7 +133,7 @@ class _Writer:
         leaves = (*self.graph.inputs, *self.graph.initializers.values())
         self.namer = Namer(v.name for v in (*leaves, *(o for n in everywhere for o in n.outputs)) if v.name)
         self.current: dict[int, ir.Value] = {}
-        """Class -> the value that stands for it, annotations included; for all values defined so far."""
+        """Class -> the value that represents it, annotations included; for all values defined so far."""
         self.made_nodes: dict[ir.Node, int] = {}
         """For each node that was made the number of its e-node."""
         for value in leaves:
@@ -219,7 +219,7 @@ class _Built:
 
     Args:
         writer: The values defined so far.
-        open_: Classes that must not be built, because the new nodes stand for them.
+        open_: Classes that must not be built, because the new nodes replace them.
     """
 
     def __init__(self, writer: _Writer, open_: set[int]) -> None:

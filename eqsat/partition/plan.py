@@ -26,11 +26,11 @@ class PlanNode:
         rule: Name of the rule that made it, empty for an operator of the input model.
         call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
         family: Family of kernels of generated code that computes it; empty if the target names none.
-        name: Of the node in the model that the plan was read from. In a new plan it is that of a node of the input
-            with the same result, so two may have the same; empty if there is none.
-        source: The node of the input that it is: the same operator with the same result; None if it is none.
-        inner: Of a composite: by operator of its definition the name of the node of the input that it is; empty if it
-            is none of them.
+        name: Name of the node in the model that the plan was read from. In a new plan, the name of a node of the input
+            with the same result, so two nodes may have the same name; empty if there is none.
+        source: The identical node of the input, with the same operator and result; None if there is none.
+        inner: For each operator of a composite's definition, the name of the identical node of the input; empty if
+            there is none.
     """
 
     op: OpKey

@@ -1,6 +1,6 @@
-"""Reads a model back as a plan: the one place where generated code learns from metadata what a search decided.
+"""Reads a model back as a plan: only here does code generation read the decisions of a search from metadata.
 
-A model that eqsat did not write is a plan as well: all of it runs on the host, and nothing is decided.
+A model that eqsat did not write is a plan as well: it runs on the host as a whole, and nothing is decided.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, OPERANDS, REGIO
 from eqsat.schema.types import OpKey, tensor_type
 
 NO_TARGET = "vendor"
-"""The target of a kernel that has a C call, where the model names none."""
+"""The target of a kernel that has a C call, if the model names none."""
 _CONSTANT = OpKey("", "Constant")
 _DIGITS = 5
-"""No kernel has operands whose number has so many digits."""
+"""Most digits of the number of an operand."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SavedScope:
     """The main graph of a model, or the function of a region, as a plan.
 
     Attributes:
-        plan: What it computes. The main graph's plan calls regions by the names of their functions.
+        plan: The program. The main graph's plan calls regions by the names of their functions.
         nodes: The nodes of the model, one for each node of the plan.
     """
 
@@ -48,8 +48,8 @@ class SavedFunction:
 
     Attributes:
         name: Such as ``dnnl_0``.
-        target: Name of the target; empty if the model does not say.
-        scope: What it computes; its types are those of the operands that it is called with.
+        target: Name of the target; empty if the model names none.
+        scope: Its plan, with the types of the operands of its call.
     """
 
     name: str
@@ -106,7 +106,7 @@ class _Reader:
         constants: Mapping[ir.Value, ir.TensorProtocol],
         target: str | None,
     ) -> SavedScope:
-        """A list of nodes as a plan; ``target`` is that of a region, None in the main graph."""
+        """A list of nodes as a plan; ``target`` is the target of a region, None in the main graph."""
         ids: dict[ir.Value, int] = {}
         found: dict[int, ir.TensorProtocol] = {}
         made: list[PlanNode] = []
@@ -201,9 +201,9 @@ class _Reader:
 
 
 def operand_places(function: ir.Function) -> list[int]:
-    """Which operand of its kernel each input of a function is: a composite's function leaves absent ones out.
+    """The operand of its kernel for each input of a function, because a composite's function omits absent operands.
 
-    A file may say anything there; what cannot be right is ignored.
+    Files are not trusted: an impossible entry is ignored.
     """
     texts = function.metadata_props.get(OPERANDS, "").split(",")
     given = [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < _DIGITS]
@@ -219,7 +219,7 @@ def _scattered(places: Sequence[int], inputs: Sequence[int | None], count: int) 
 
 
 def _seconds(text: str) -> float:
-    """The cost that a model states for a node. It is only reported, so a text that is not a cost counts as none."""
+    """The cost of a node in a model. It is only reported, so a text that is not a cost is ignored."""
     try:
         cost = float(text)
     except ValueError:

@@ -17,7 +17,7 @@ def regions(plan: Plan, counts: dict[str, int] | None = None) -> list[PlanRegion
 
     Args:
         plan: The program.
-        counts: By target the number of the last region that has a name; those of the plan are added.
+        counts: Number of the last named region by target; the plan's regions are added.
 
     Every node belongs to one region. Regions are connected and convex, their quotient is acyclic, and no two
     neighbours on one target could be one region. Names are ``TARGET_k``, counted by target in execution order.

@@ -23,12 +23,12 @@ _KEPT = (SOURCE_OPSET, WRITTEN_SYMBOLS, RANGES)
 
 @dataclass(frozen=True)
 class SavedRegion:
-    """A region as found in a model.
+    """A region in a saved model.
 
     Attributes:
         name: Such as ``dnnl_0``; empty for nodes of the main graph without a region.
         target: Name of the target; empty if the metadata has none.
-        function: The region's function; None for a piece on the host, which lies in the main graph.
+        function: The region's function; None for a piece on the host, which is in the main graph.
         nodes: Its nodes in execution order: calls of composites and plain operators.
         call: The node of the main graph that calls the function; None for a piece on the host.
     """

@@ -28,13 +28,13 @@ def captured_names(attrs: Attrs) -> tuple[str, ...]:
 
 
 def operands(node: PlanNode) -> tuple[int | None, ...]:
-    """A node's inputs without those that stand for captured values, which come last."""
+    """A node's inputs without captured values, which come last."""
     captured = len(captured_names(node.attrs))
     return node.inputs[: len(node.inputs) - captured] if captured else node.inputs
 
 
 def captured_values(plan: Plan, node: PlanNode) -> dict[str, int]:
-    """Name in the node's subgraphs -> value id that now holds the captured value.
+    """For each captured name in the node's subgraphs, the id of the value that now holds it.
 
     Raises:
         OptimizationError: The plan does not contain a captured value.
@@ -80,7 +80,7 @@ def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: Abstrac
     """A copy of a body that reads its captured values from elsewhere.
 
     Args:
-        graph: The body as loaded; it is not changed.
+        graph: The loaded body; it is not changed.
         captured: Name of a captured value in the body -> the value to read instead.
         outer: Names of the enclosing scopes, which the copy must not define.
     """

@@ -1,7 +1,7 @@
 """The C call of a kernel, with the expressions of its target file evaluated for one use of it.
 
-The addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned model,
-``{result}`` is its result, or ``{result0}``, ``{result1}``, ... of several. So are sizes that are not fixed
+Addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned model,
+``{result}`` is its result, or ``{result0}``, ``{result1}``, ... of several. Free sizes are left open as well
 (:mod:`eqsat.partition.call_sizes`). Braces of C are doubled.
 """
 
@@ -127,7 +127,7 @@ class _Filling:
         """The text of a call, with the values of its expressions and the numbers of its tensors.
 
         Raises:
-            TargetError: An expression has no value, whatever the sizes are.
+            TargetError: An expression has no value for any sizes.
         """
         made = ""
         for k, part in enumerate(call):
@@ -165,7 +165,7 @@ class _Filling:
         """A value as a C expression, or as a hole for a size; several are separated by commas.
 
         Raises:
-            Unknown: C has no such value.
+            Unknown: The value cannot be expressed in C.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -189,7 +189,9 @@ class _Filling:
 
 
 def _is_argument(before: str, value: str, after: str) -> bool:
-    """Whether a value may stand there in C: a size becomes an expression, which is part of no name and no string."""
+    """Whether a value may be at this place in C: a size becomes an expression, so it cannot be part of a name or a
+    string.
+    """
     if not re.search(r"\{[=?]", value):
         return True
     in_name = re.search(r"\w$", before) or re.match(r"\w", after)

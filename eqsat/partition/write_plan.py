@@ -232,7 +232,7 @@ class _Writer:
     # ---- regions ------------------------------------------------------------------------------------
 
     def _region(self, region: PlanRegion) -> None:
-        """Adds a region's function and the call of it."""
+        """Adds a region's function and its call."""
         target = self.plan.targets[region.target]
         scope: _Scope = {}
         formal: list[ir.Value] = []
@@ -360,7 +360,7 @@ class _Writer:
 
 
 def _labels(plan: Plan, namer: Namer) -> dict[int, str]:
-    """The names that kernels have from nodes of the input, each once: first those of kernels that are such nodes."""
+    """Names that kernels have from nodes of the input, each used once: kernels that are such nodes come first."""
     labels: dict[int, str] = {}
     for index in sorted(range(len(plan.nodes)), key=lambda i: plan.nodes[i].source is None):
         name = plan.nodes[index].name

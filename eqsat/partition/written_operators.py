@@ -20,12 +20,12 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 def written_operator(
     node: ENode, snapshot: Snapshot, types: Sequence[TensorType | None], produced: Sequence[int | None]
 ) -> PlanNode | None:
-    """The node of a plan for a chosen composite; None where its target does not write it as an operator.
+    """The node of a plan for a chosen composite; None if its target does not write it as an operator.
 
     Args:
         node: The call of a composite, or another e-node.
         snapshot: The e-graph.
-        types: Of its results, None for one without readers.
+        types: Types of its results, None for one without readers.
         produced: The classes of its results.
 
     Raises:

@@ -1,9 +1,9 @@
-"""Equality of two terms decided by computing them: all values of all elements that occur, where these are few.
+"""Decides equality of two terms by computing them for all values of their elements, if these are few.
 
 Elements of 8 bits and truth values have few values, so that each combination of them can be computed by the operators'
-own kernels, which know more than the solver is told: casts, and floats on the way from integers to integers. Only
-operators are computed whose results the standard decides to the bit; where it leaves a result open, as for a quotient
-by zero, the left side is not defined.
+own kernels, which cover more than the solver's formulas: casts, and floats between integers. Only operators whose
+results the standard fixes to the bit are computed; where it leaves a result open, as for a quotient by zero, the left
+side is not defined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def agree(
     """Whether two terms are equal for all values of their elements, where the left one is defined.
 
     Args:
-        root: Element type of both.
+        root: Element type of both terms.
         dtypes: Element types by the name of a tensor.
         parts: Conditions of the rule.
 
@@ -98,7 +98,7 @@ def _blocks(values: Mapping[ScalarTerm, np.ndarray]) -> Iterator[dict[ScalarTerm
 
 
 def _settings(*terms: ScalarTerm) -> Iterator[dict[Hashable, int | str]]:
-    """All values of the attributes that the rule leaves open, by what identifies them."""
+    """All values of the attributes that the rule leaves open, by their keys."""
     found: dict[Hashable, tuple[int | str, ...]] = {}
     for term in walk(*terms):
         if _is_fixed(term):
@@ -155,7 +155,7 @@ class _Computation:
         return found
 
     def _operands(self, term: ScalarTerm) -> list[np.ndarray]:
-        """Arrays; a number has the type of what stands beside it."""
+        """Arrays; a number gets the type of the other operands."""
         arrays = [None if arg.value is not None else self._found[arg] for arg in term.args]
         beside = arrays[1:] if term.op == "Where" else arrays
         typed = next((a.dtype for a in beside if a is not None), None)
@@ -203,7 +203,7 @@ _OPEN_FOR_ZEROS = ("Div", "Mod")
 
 
 def _defined(op: str, args: Sequence[np.ndarray], attributes: Mapping[str, Any]) -> np.ndarray:
-    """Where the standard says what an operator gives."""
+    """Where the standard specifies the result of an operator."""
     first, last = args[0], args[-1]
     if op in ("Div", "Mod") and first.dtype.kind in "iu":
         is_least = (first == np.iinfo(first.dtype).min) if first.dtype.kind == "i" else np.False_

@@ -1,10 +1,10 @@
 """Operators on arrays of terms, of known shapes and attributes.
 
-What moves elements is computed by eqsat's own kernels, on numbers that stand for the elements. Sums and products are
-written out: their terms hold over the reals, and modulo 2^n, but say nothing of how a kernel rounds.
+Operators that move elements are computed by eqsat's own kernels, on numbers that represent the elements. Sums and
+products are written out: their terms are valid over the reals, and modulo 2^n, but do not describe how a kernel rounds.
 
-Operators that add and multiply are stated here once more, and not where they are declared: a proof must not take its
-meaning from the kernel that it speaks for. An operator that is missing here only keeps rules from being proven.
+Operators that add and multiply are defined here again, and not where they are declared: a proof must not take the
+meaning of an operator from the kernel that it judges. If an operator is missing here, rules with it are not proven.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _moved(op: OpKey, attrs: Attributes, given: GivenArrays, outputs: int) -> li
         return [given[0]]
     known: list[ScalarTerm] = []
     inputs: list[Array | None] = []
-    # The shape, axes and the like are numbers; what is moved are terms, or numbers as well.
+    # The shape, axes and the like are numbers; moved elements are terms or numbers.
     for array in given:
         if array is None or array.dtype != object:
             inputs.append(array)

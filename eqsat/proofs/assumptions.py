@@ -1,7 +1,7 @@
 """Conditions on contents as formulas about the elements that a proof is about.
 
-A condition holds for every element, so that it holds for each that occurs. What cannot be translated is left out: less
-is assumed then, and a proof remains one.
+A condition holds for every element, so also for those that occur. A condition that cannot be translated is left out:
+then less is assumed, and a proof stays valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Untranslated(Exception):
 def of_reals(
     solver: Reals, parts: Sequence[ast.Expr], terms: Iterable[ScalarTerm], dtypes: Mapping[str, ir.DataType]
 ) -> list[Any]:
-    """What is known of the numbers in some terms: conditions, and that they are in the range of their types."""
+    """The known facts about the numbers in some terms: conditions, and the ranges of their types."""
     elements = elements_of(terms)
     found: list[Any] = []
     for name, symbols in elements.items():
@@ -49,7 +49,7 @@ def of_reals(
 def of_bits(
     solver: Bits, parts: Sequence[ast.Expr], terms: Iterable[ScalarTerm], dtypes: Mapping[str, ir.DataType]
 ) -> list[Any]:
-    """The same for elements of known types, in their own arithmetic: comparisons of them, and with numbers."""
+    """Facts for elements of known types, in their own arithmetic: comparisons with each other and with numbers."""
     return _BitTranslation(solver, elements_of(terms), dtypes).facts(parts)
 
 
@@ -63,9 +63,9 @@ def elements_of(terms: Iterable[ScalarTerm]) -> dict[str, list[ScalarTerm]]:
 
 
 def _meet(left: ast.Expr, right: ast.Expr, elements: Mapping[str, Sequence[ScalarTerm]]) -> bool:
-    """Whether the elements of which two sides of a comparison speak are compared with each other.
+    """Whether the elements on both sides of a comparison are compared with each other.
 
-    Whole tensors are compared place by place; elements that were moved come from other places.
+    Whole tensors are compared position by position; moved elements come from other positions.
     """
     names = {conditions.member(part, "value") for side in (left, right) for part in walk_terms(side)} - {None}
     if len(names) < 2:
@@ -85,7 +85,7 @@ def _number(solver: Bits, value: Fraction, dtype: ir.DataType) -> Any:
     if not Fraction(low) <= value <= Fraction(high):
         return None
     if dtype.is_floating_point() and Fraction(float(dtype.numpy().type(float(value)))) != value:
-        return None  # A comparison with what the type does not hold.
+        return None  # A comparison with a number that the type does not hold.
     return solver.number(value, dtype) if dtype.is_floating_point() or value.denominator == 1 else None
 
 
@@ -146,18 +146,18 @@ class Translation(ABC):
 
     @abstractmethod
     def any_of(self, parts: Sequence[Any]) -> Any:
-        """Whether one of some formulas holds."""
+        """Whether at least one of some formulas holds."""
 
     @abstractmethod
     def comparison(self, left: ast.Expr, sign: str, right: ast.Expr) -> Any:
         """A comparison of contents, by a sign of ``_SIGNS``.
 
         Raises:
-            _Untranslated: There is no such formula.
+            _Untranslated: The comparison has no formula.
         """
 
     def facts(self, parts: Iterable[ast.Expr]) -> list[Any]:
-        """What some conditions imply, as far as it can be translated."""
+        """The consequences of some conditions, as far as they can be translated."""
         found: list[Any] = []
         for part in parts:
             with contextlib.suppress(_Untranslated):
@@ -213,7 +213,7 @@ class ElementTranslation(Translation):
 
 
 def _type_comparison(expr: ast.Compare, dtypes: Mapping[str, ir.DataType]) -> bool | None:
-    """Whether ``x.dtype == float32`` holds; None for other comparisons."""
+    """Whether ``x.dtype == float32`` is true; None for other comparisons."""
     name = conditions.member(expr.first, "dtype")
     if name is None or name not in dtypes or len(expr.rest) != 1:
         return None

@@ -1,10 +1,10 @@
 """Equality of two terms to the bit, in one element type: IEEE arithmetic or integers modulo 2^n, decided by z3.
 
-Floats: rounding to nearest even, subnormals, infinities, signed zeros; all NaN are one. Which of two zeros of different
-signs a maximum or minimum gives is open in ONNX, and open here: an unknown choice that is made the same way for the
-same operands. Elementary functions are symbols: equal bits give equal bits. Of strings, complex numbers and narrow
-types nothing is known but whether two have equal bits. The operators in this file are those that the solver knows bit
-by bit; all others that keep an element type are symbols.
+Floats: rounding to nearest even, subnormals, infinities, signed zeros; all NaN are one. ONNX does not specify which of
+two zeros of different signs a maximum or minimum gives; here it is an unknown choice, the same for equal operands.
+Elementary functions are symbols: equal bits give equal bits. For strings, complex numbers and narrow types, only
+equality of bits is known. The operators in this file are those that the solver knows bit by bit; all others that keep
+an element type are symbols.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from eqsat.schema.opset import has_one_type
 from eqsat.schema.types import OpKey
 
 WORK = 8_000_000
-"""Of the solver, in its own unit, for one pair of elements of one type, without products."""
+"""Limit of the solver, in its own unit, for one pair of elements of one type, without products."""
 FEW_GATES = 300
-"""Circuits of so many gates halve the work that the solver may do."""
+"""Circuits of this many gates halve the solver's limit."""
 DIVISION = 4
-"""Of a quotient, beside those of a product."""
+"""Difficulty of a quotient relative to a product."""
 _PRODUCTS = ("Mul", "Div", "Reciprocal", "Mod")
 CIRCUITS = ("Add", "Sub", "Sum", *_PRODUCTS)
 """Operators that may be functions instead."""
@@ -48,7 +48,7 @@ class Bits:
     Args:
         types: Element type by symbol.
         functions: Whether products, quotients and sums of floats are functions of which the solver knows only signs,
-            NaN and that operands may be swapped. What is equal even so is equal; circuits take the solver long.
+            NaN and commutativity. Terms that are equal for such functions are equal; circuits take the solver long.
     """
 
     def __init__(self, types: Mapping[Hashable, ir.DataType], *, functions: bool = False) -> None:
@@ -101,7 +101,9 @@ class Bits:
 
     @staticmethod
     def _holds(dtype: ir.DataType, value: Fraction) -> bool:
-        """Whether an integer type has a number: a rule with one that it has not applies to no tensor of the type."""
+        """Whether an integer type contains a number; if not, a rule with this number does not apply to tensors of the
+        type.
+        """
         low, high = limits(dtype)
         return low <= value <= high
 
@@ -258,7 +260,7 @@ class Bits:
                     return self._of_two(f"Mod {as_in_c}", *args)
                 if not signed:
                     return z3.URem(*args)
-                # The sign is that of the divisor, or, as C has it, that of the dividend.
+                # The sign is that of the divisor, or, as in C, that of the dividend.
                 return z3.SRem(*args) if as_in_c else args[0] % args[1]
             case "Max" | "Min":
                 return extreme(term.op, args)
@@ -364,10 +366,10 @@ def _has_one_type(name: str) -> bool:
 
 
 def _types(term: ScalarTerm, root: ir.DataType, known: Mapping[Hashable, ir.DataType]) -> dict[ScalarTerm, ir.DataType]:
-    """The element type of each part: of symbols as given, of numbers that of what stands beside them.
+    """The element type of each part: given for symbols; a number has the type of the other operands.
 
     Raises:
-        NotModelled: It is not known, or one number stands for two types.
+        NotModelled: A type is unknown, or one number has two types.
     """
     found: dict[ScalarTerm, ir.DataType] = {}
 

@@ -34,13 +34,13 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 
 @dataclass
 class State:
-    """A left side while it is chosen, operator by operator.
+    """A left side during its construction, operator by operator.
 
     Attributes:
         names: Tensors by name.
-        env: What conditions see of them.
+        env: Facts about them for conditions.
         symbols: Attributes that are terms, by name.
-        results: By operator of the pattern.
+        results: Results by operator of the pattern.
         nodes: Attributes of bound nodes, with those that are terms.
     """
 
@@ -132,7 +132,7 @@ class LeftSides:
                 raise NotModelled("an operator of any number of operands: not modelled")
 
     def key(self, pattern: ast.Match) -> Any:
-        """What occurrences of one node share."""
+        """The common part of the occurrences of one node."""
         return pattern.node if self._outputs.get(pattern.node, 0) > 1 or pattern.output else id(pattern)
 
     # ---- search -----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class LeftSides:
                 yield from self._from(index + 1, option)
 
     def _holds(self, state: State, before: frozenset[str] | None) -> bool:
-        """Whether no condition is known to fail, of those that are asked of names bound since ``before``.
+        """Whether no condition on names bound since ``before`` is known to fail.
 
         Each is asked once all of its names are bound, and at the end.
         """
@@ -296,7 +296,7 @@ class LeftSides:
     def _attributes(
         self, op: OpKey, pattern: ast.Match, state: State, x: tuple[Any, ...]
     ) -> Iterator[tuple[dict[str, Any], dict[str, ScalarTerm], State]]:
-        """All attributes, those that are terms, and what is bound by them."""
+        """All attributes, the ones that are terms, and the names that they bind."""
         kinds = attribute_types(op) if find_schema(op) is not None else {}
         defaults = dict(default_attrs(op))
         bound = {bind.attribute: bind for bind in pattern.attrs}

@@ -1,4 +1,4 @@
-"""What a proof at bounded sizes tries: shapes of leaves, attributes, and operands that shapes depend on.
+"""The choices of a proof at bounded sizes: shapes of leaves, attributes, and operands that shapes depend on.
 
 Which contents of an operand are worth trying depends on how a proof counts its cases; sampling, which draws operands
 for executed checks, is a facet of the operators.
@@ -65,7 +65,7 @@ def operands(op: OpKey, x: Shape, wanted: Sequence[int], outputs: int, bounds: S
     """Contents of the operands ``wanted`` of an operator on a tensor of shape ``x``, as arrays.
 
     Raises:
-        NotModelled: There are too many.
+        NotModelled: There are too many contents.
     """
     found = list(_operands(op.name, x, len(wanted), outputs, bounds))
     if len(found) > _ENOUGH:
@@ -115,7 +115,7 @@ def _slices(x: Shape, count: int) -> Iterator[tuple[Any, ...]]:
 
 
 def fits(op: OpKey, index: int, shape: Shape, first: Shape) -> bool:
-    """Whether an operand may have a shape beside the first one, as the operator's standard has it."""
+    """Whether the operator's standard allows an operand to have a shape beside the shape of the first one."""
     name, rank = op.name, len(first)
     if op.domain:
         return True
@@ -210,10 +210,10 @@ ATTRIBUTES: Mapping[str, Callable[[Shape], list[Any]]] = {
     "mode": lambda x: ["constant", "edge"],
     "to": lambda x: [1, 7, 10, 11],
 }
-"""By name, what is tried on a first operand of some shape."""
+"""Values to try by name of the attribute, given the shape of the first operand."""
 
 OFF = ("softcap",)
-"""Numbers whose default turns off what they are for, so that it is tried beside all others."""
+"""Numbers whose default turns a feature off, so that it is always tried as well."""
 SETTLED = {
     "allowzero": 0,
     "seed": None,
@@ -233,4 +233,4 @@ SETTLED = {
     "block_size": 0,
     "approximate": "none",
 }
-"""Attributes that have no effect on what is modelled here, or whose other values are not tried."""
+"""Attributes that have no effect on these models, or of which no other values are tried."""

@@ -1,6 +1,6 @@
 """The names of a rule in one clause: tensors as functions of positions, and attributes, computed ones among them.
 
-What is not known has a name as well, the same for what is known to be the same.
+An unknown value has a name as well; values known to be equal share a name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eqsat.rules.callee import SIGNS
 from eqsat.rules.expand import Clause
 
 AttributeTerm = Hashable
-"""An attribute: a number, a term, or a name for what is not known of it."""
+"""An attribute: a number, a term, or a name for an unknown value."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Denotation:
     Attributes:
         element: The term at a position.
         single: Whether it has one element.
-        key: Makes it comparable: two tensors with one key are equal.
+        key: Two tensors with the same key are equal.
     """
 
     shape: SymbolicShape
@@ -39,12 +39,12 @@ class Denotation:
 
 
 class ClauseNames:
-    """What names stand for.
+    """The meaning of names.
 
     Attributes:
-        tensors: By name.
-        values: Of attributes that the pattern binds.
-        nodes: Attributes of the nodes that the pattern binds.
+        tensors: Tensors by name.
+        values: Values of attributes that the pattern binds.
+        nodes: Attributes of nodes that the pattern binds.
     """
 
     def __init__(self, clause: Clause) -> None:
@@ -55,11 +55,11 @@ class ClauseNames:
         self.nodes: dict[str, dict[str, AttributeTerm]] = {}
 
     def alias(self, name: str) -> str:
-        """The name of the value that a name stands for in this clause."""
+        """The name of the value that a name denotes in this clause."""
         return self.clause.aliases.get(name, name)
 
     def key(self, tensor: Denotation) -> Hashable:
-        """What a tensor is, as something that can be compared."""
+        """A key of a tensor; equal keys mean equal tensors."""
         shape = self.shapes.find(tensor.shape)
         return (shape, tensor.element(SOLE if tensor.single else self.shapes.whole(shape)))
 

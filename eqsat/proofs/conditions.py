@@ -1,4 +1,4 @@
-"""What the conditions of a rule say of one clause: the parts that a proof may assume."""
+"""The conditions of a rule in one clause: the parts that a proof may assume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.rules.expand import Clause
 
 
 def assumed(rule: Rule, clause: Clause) -> list[ast.Expr]:
-    """All that holds where a clause of a rule applies, each part on its own."""
+    """All conditions of a clause, split into parts that hold separately."""
     found: list[ast.Expr] = []
     for condition in rule.where:
         for part in conjuncts(_decided(condition.expr, clause)):
@@ -38,7 +38,7 @@ def constants(rule: Rule) -> frozenset[str]:
 
 
 def _decided(expr: ast.Expr, clause: Clause) -> ast.Expr:
-    """An expression without the questions that the clause answers: what is present."""
+    """An expression without the tests for presence, which the clause decides."""
     match expr:
         case ast.Member(name="is_present") if isinstance(expr.of, ast.Name):
             return ast.Truth(expr.of.name not in clause.absent, expr.place)
@@ -60,7 +60,7 @@ def _decided(expr: ast.Expr, clause: Clause) -> ast.Expr:
 
 
 def decided(expr: ast.Expr, clause: Clause) -> ast.Expr:
-    """An expression in which the clause has chosen between ``a if c else b``."""
+    """An expression in which the clause has decided ``a if c else b``."""
     return _decided(expr, clause)
 
 
@@ -106,7 +106,7 @@ def scalars(parts: list[ast.Expr]) -> frozenset[str]:
 
 
 def positive(parts: list[ast.Expr]) -> frozenset[str]:
-    """Names of tensors of which all elements are known to be above zero."""
+    """Names of tensors whose elements are all known to be greater than zero."""
     found: set[str] = set()
     for left, sign, right in comparisons(parts):
         pairs = {"<": (left, right), "<=": (left, right), ">": (right, left), ">=": (right, left)}

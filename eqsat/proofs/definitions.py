@@ -25,7 +25,7 @@ class _Element(RealElement):
 
 
 def expanded(term: ScalarTerm) -> ScalarTerm | None:
-    """The definition of a term's operator for its operands, None if it is basic or unknown."""
+    """The definition of a term's operator, applied to its operands; None if it is basic or unknown."""
     define = operator(OpKey("", term.op)).over_reals
     found = None if define is None else define(_operands(term), lambda name, default: _attribute(term, name, default))
     return None if found is None else _term(found)

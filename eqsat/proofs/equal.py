@@ -1,7 +1,7 @@
 """Whether two terms are equal as far as a numerics class claims: the same object, a normal form, or by the solver.
 
-The operators in this file are those with an identity of their own that a solver would not find in time, such as the
-absolute value of either sign.
+The operators in this file have identities that a solver would not find in time, such as the absolute value of either
+sign.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eqsat.rules.ast import Numerics
 from eqsat.schema.dtypes import BYTES, limits
 
 MOST_SIGNS = 4
-"""Absolute values in two terms of which each may have either sign."""
+"""Most absolute values in two terms for which both signs are tried."""
 
 
 @dataclass
@@ -45,13 +45,13 @@ class Decision:
 
 @dataclass
 class Question:
-    """What two elements are compared for.
+    """The context of a comparison of two elements.
 
     Attributes:
         parts: Conditions of the rule.
         dtypes: Element types by the name of a tensor.
-        root: That of the result.
-        positive: Names of tensors of which all elements are above zero.
+        root: Element type of the result.
+        positive: Names of tensors whose elements are all greater than zero.
     """
 
     numerics: Numerics
@@ -101,7 +101,7 @@ class Question:
             if part.data[1] in self.dtypes
         }
         found = None
-        # First with functions in place of arithmetic: what holds of any function needs no circuits.
+        # First with functions in place of arithmetic: terms that are equal for all functions need no circuits.
         for functions in (True, False) if any(part.op in CIRCUITS for part in walk(left, right)) else (False,):
             solver = Bits(types, functions=functions)
             known = assumptions.of_bits(solver, self.parts, (left, right), self.dtypes)
@@ -113,7 +113,9 @@ class Question:
     # ---- quantization -----------------------------------------------------------------------------
 
     def _simplified(self, term: ScalarTerm) -> ScalarTerm:
-        """A term in which tables of all values are undone, and monotone operators apply to what is compared."""
+        """A term in which tables of all values are undone, and monotone operators are moved to the compared
+        elements.
+        """
         found: dict[ScalarTerm, ScalarTerm] = {}
         for part in walk(term):
             again = apply(part.op, (found[a] for a in part.args), part.data) if part.args else part
@@ -182,7 +184,7 @@ class Question:
 
 
 def _by_signs(left: ScalarTerm, right: ScalarTerm) -> Iterator[tuple[ScalarTerm, ScalarTerm]]:
-    """Both terms with each choice of signs for what an absolute value is taken of."""
+    """Both terms with each choice of signs for the operands of absolute values."""
     absolute = [part for part in walk(left, right) if part.op == "Abs"]
     if len(absolute) > MOST_SIGNS:
         absolute = []
@@ -199,7 +201,7 @@ def _by_signs(left: ScalarTerm, right: ScalarTerm) -> Iterator[tuple[ScalarTerm,
 
 
 def _chosen(term: ScalarTerm) -> ScalarTerm:
-    """What a condition that is known chooses; the other operand need not have a known type."""
+    """The operand that a known condition chooses; the other operand need not have a known type."""
     if term.op != "Where" or term.args[0].value is None:
         return term
     return term.args[1] if term.args[0].value else term.args[2]
@@ -241,7 +243,7 @@ def _within_pieces(term: ScalarTerm) -> ScalarTerm:
 
 
 def _of_zero_point(term: ScalarTerm) -> ScalarTerm:
-    """What the zero point stands for is zero: (zero - zero) * scale."""
+    """The number for the zero point is zero: (zero - zero) * scale."""
     if term.op == "DequantizeLinear" and len(term.args) == 3 and term.args[0] is term.args[2]:
         return number(0)
     return term

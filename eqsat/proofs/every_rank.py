@@ -69,7 +69,7 @@ class EveryRank(OperatorsOfEveryRank):
         for left, right in zip(self.lefts, rights, strict=True):
             # Rules apply only where both sides have one type.
             self.shapes.unite(left.shape, right.shape)
-        # Shapes that have become equal are found in what is computed from here on.
+        # Shapes that have become equal are found in everything computed from here on.
         self._built.clear()
         rights = [self._template(template) for template in self.rule.right]
         found = []

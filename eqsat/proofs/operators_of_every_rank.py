@@ -1,9 +1,9 @@
-"""What operators mean for all ranks and sizes: their result at any position, as a term.
+"""The meaning of operators for all ranks and sizes: their result at any position, as a term.
 
 Elementwise operators read their operands at that position, fitted to their shapes; operators that move elements read
-their first operand at another position, by a map that the same attributes and shapes always decide in the same way.
-Of any other operator only this is used: equal operands and attributes give equal results. The operators that this file
-names are those of which more is known by their form alone: how positions of a result lead to positions of operands.
+their first operand at another position, by a map that depends only on attributes and shapes. For any other operator, a
+proof only uses that equal operands and attributes give equal results. This file names the operators of which more is
+known: how positions of a result map to positions of operands.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class OperatorUse:
     """One use of an operator.
 
     Attributes:
-        operands: None for those that are absent.
-        output: Which of its results is meant.
-        node: What tells a node of the pattern from others that are alike; None in templates.
+        operands: Operands, None for absent ones.
+        output: Number of the result.
+        node: Distinguishes a node of the pattern from equal ones; None in templates.
     """
 
     op: OpKey
@@ -57,7 +57,7 @@ class OperatorsOfEveryRank(ClauseNames):
     """The meaning of operators.
 
     Attributes:
-        parts: What is assumed.
+        parts: The assumptions.
     """
 
     def __init__(self, clause: Clause, parts: list[ast.Expr]) -> None:
@@ -78,7 +78,7 @@ class OperatorsOfEveryRank(ClauseNames):
         found = meaning(self, call) if meaning is not None and call.given else None
         return self._opaque(call) if found is None else found
 
-    # ---- meanings; None where an operator is only known by name --------------------------------------
+    # ---- meanings; None if only the name of an operator is known --------------------------------------
 
     def _same(self, call: OperatorUse) -> Denotation | None:
         return call.given[0]
@@ -87,7 +87,7 @@ class OperatorsOfEveryRank(ClauseNames):
         return self._elementwise(call.op.name, call.data, call.given)
 
     def _clip(self, call: OperatorUse) -> Denotation | None:
-        # Which bounds there are is all that the term needs to know of the call.
+        # The term only needs to know which bounds the call has.
         present = tuple(call.operand(i) is not None for i in (1, 2))
         bounds = (Denotation(SCALAR, o.element, True) for o in call.given[1:])
         return self._elementwise(call.op.name, (("present", present),), [call.given[0], *bounds])
@@ -98,7 +98,7 @@ class OperatorsOfEveryRank(ClauseNames):
             return None
         data = tuple((k, v) for k, v in call.data if k not in ("axis", "block_size"))
 
-        zero_point = (number(0),) if len(parameters) == 1 else ()  # what an absent one means
+        zero_point = (number(0),) if len(parameters) == 1 else ()  # the meaning of an absent one
 
         def element(position: ElementPosition) -> ScalarTerm:
             given = (x.element(position), *(o.sole() for o in parameters), *zero_point)
@@ -143,7 +143,7 @@ class OperatorsOfEveryRank(ClauseNames):
         copies = self._copies(call.attributes)
         return self._pieces(call, call.given[:1], tuple(call.operands[1:])) if copies else None
 
-    # ---- what they are made of ------------------------------------------------------------------------
+    # ---- parts of meanings ----------------------------------------------------------------------------
 
     def _elementwise(self, name: str, data: TermAttributes, given: list[Denotation]) -> Denotation:
         shapes = self.shapes
@@ -170,7 +170,7 @@ class OperatorsOfEveryRank(ClauseNames):
         return Denotation(key(), lambda p: x.element(shapes.through(key(), x.shape, p)), False)
 
     def _pieces(self, call: OperatorUse, given: Sequence[Denotation], rest: Sequence[Denotation | None]) -> Denotation:
-        """An operator of which each result is an element of one of its operands, wherever that lies."""
+        """An operator that moves elements: each result is an element of one of its operands."""
         shapes = self.shapes
         own = (str(call.op), call.data, tuple(None if o is None else self.key(o) for o in rest))
 
@@ -185,7 +185,7 @@ class OperatorsOfEveryRank(ClauseNames):
         return Denotation(key(), element, False)
 
     def _copies(self, attributes: Mapping[str, AttributeTerm]) -> bool:
-        """Whether a Resize copies elements: it takes the nearest, and none from outside of its operand."""
+        """Whether a Resize copies elements: it takes the nearest one, and none outside of its operand."""
         if attributes.get("mode") != "nearest":
             return False
         mode = attributes.get("coordinate_transformation_mode")
@@ -242,7 +242,7 @@ _MEANINGS = _meanings(
     ("", _Any._padded, "Pad"),
     ("", _Any._resized, "Resize"),
 )
-"""By operator, what it means; elementwise operators that are not here fit all operands to each other."""
+"""The meaning of each operator; elementwise operators that are not listed fit all operands to each other."""
 
 
 def _data(attributes: Mapping[str, AttributeTerm]) -> TermAttributes:

@@ -1,9 +1,9 @@
 """Normal forms of terms over the reals: polynomials with rational coefficients over atoms.
 
 An atom is a symbol, or an operator that is not arithmetic, applied to normal forms; its exponent may be negative. Two
-terms with one normal form are equal wherever both are defined, and what each divides by is kept beside it: a side may
-only be undefined where the other is. For integers the same holds modulo 2^n, as long as nothing is divided. The
-operators in this file are the arithmetic of polynomials; others are taken apart to them (:mod:`eqsat.ops.over_reals`).
+terms with one normal form are equal wherever both are defined, and the divisors of each are kept with it: a side may
+only be undefined where the other is. For integers the same holds modulo 2^n, unless there are divisions. The operators
+in this file are the arithmetic of polynomials; others are expressed by them (:mod:`eqsat.ops.over_reals`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Monomial = tuple[tuple[int, int], ...]
 Poly = dict[Monomial, Fraction]
 PolynomialKey = tuple[tuple[Monomial, Fraction], ...]
 MOST_MONOMIALS = 4_000
-"""Of one polynomial."""
+"""Most terms of one polynomial."""
 MOST_WORK = 2_000_000
 """Products of monomials for one rule."""
 MOST_POWER = 8
@@ -37,7 +37,7 @@ class Ring:
     """The atoms of the terms of one rule, and their normal forms.
 
     Attributes:
-        atoms: What each number stands for.
+        atoms: The atom of each number.
         work: Products of monomials so far.
     """
 
@@ -63,7 +63,7 @@ class Ring:
         return self._forms[term]
 
     def needs(self, term: ScalarTerm) -> set[Hashable]:
-        """What must hold for a term to be defined."""
+        """Conditions for a term to be defined."""
         found: set[Hashable] = set()
         pending, seen = [term], {term}
         while pending:
@@ -246,7 +246,7 @@ class Ring:
         return total
 
     def _logarithm(self, term: ScalarTerm, poly: Poly) -> Poly:
-        """That of a sum of exponentials without their common factor, and of what odd powers and roots are taken of."""
+        """The logarithm of a sum of exponentials, without their common factor; also of odd powers and roots."""
         if self._is_positive(poly):
             found: Poly = {}
             for atom, power in self._common(poly):
@@ -266,7 +266,7 @@ class Ring:
         return self.atom(("logarithm", self.key(poly)))
 
     def _is_above_zero(self, atom: int) -> bool:
-        """Whether it is an exponential, or a sum of such that is divided by."""
+        """Whether an atom is an exponential, or a divisor that is a sum of exponentials."""
         key = self.atoms[atom]
         return isinstance(key, tuple) and (
             key[0] == "exponential" or (key[0] == "sum" and self._is_positive(dict(key[1])))
@@ -280,7 +280,7 @@ class Ring:
         return tuple((atom, power) for atom, power in least if power)
 
     def _base(self, poly: Poly) -> tuple[Poly, Fraction]:
-        """What is above zero where a form is, and the power of it that the form is."""
+        """The positive base of a form, and the exponent."""
         if len(poly) != 1:
             return poly, Fraction(1)
         ((monomial, factor),) = poly.items()
@@ -312,7 +312,7 @@ class Ring:
         return key[2] if isinstance(key, tuple) and key[0] == op else None
 
     def _is_positive(self, poly: Poly) -> bool:
-        """Whether it is a sum of products of exponentials, with positive factors."""
+        """Whether a form is a sum of products of exponentials, with positive factors."""
         return bool(poly) and all(
             factor > 0 and all(self._is_above_zero(atom) for atom, _ in monomial) for monomial, factor in poly.items()
         )
@@ -348,9 +348,9 @@ def _merged(a: Monomial, b: Monomial) -> Monomial:
 
 
 def is_ring(*terms: ScalarTerm) -> bool:
-    """Whether terms are made of sums and products of elements only, so that they are equal modulo 2^n as well.
+    """Whether terms consist only of sums and products of elements, so that they are also equal modulo 2^n.
 
-    An attribute is a float, also beside integers: a product by it is rounded.
+    An attribute is a float, even next to integers: a product with it is rounded.
     """
     return all(
         part.op in _ARITHMETIC

@@ -49,13 +49,13 @@ _HOW = {
 
 @dataclass(frozen=True)
 class ProvenRule:
-    """What is known of a rule.
+    """The result of proving a rule.
 
     Attributes:
         trust: The verdict: ``"proven"``, ``"bounded"``, ``"decided"``, ``"executed"``, ``"refuted"``, ``"undecided"``.
-        detail: How it was proven; what the bounds are; the counterexample of a refuted rule.
-        why_not: What keeps it from being proven.
-        instances: How many were executed, of a rule that is not proven.
+        detail: How it was proven, the bounds, or the counterexample of a refuted rule.
+        why_not: Why it is not proven.
+        instances: Number of executed instances of a rule that is not proven.
     """
 
     rule: Rule = field(repr=False)
@@ -154,7 +154,7 @@ def _proven(rule: Rule) -> ProvenRule:
     attempt = _attempted(rule)
     if attempt.proven:
         return ProvenRule(rule, "decided" if attempt.how == "values" else "proven", _HOW[attempt.how])
-    # What is proven within bounds may be wrong beyond them: a counterexample counts more.
+    # A rule that is proven within bounds may be wrong beyond them: a counterexample counts more.
     outcome = _executed(rule)
     verdict = "undecided" if isinstance(outcome, str) else verdict_of(outcome)
     if verdict == "refuted" and not isinstance(outcome, str):
@@ -187,10 +187,10 @@ def _bounded(rule: Rule) -> Within:
 
 def _executed(rule: Rule) -> Outcome | str:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of empty arrays and the like
         try:
             return check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS, pointed=True)
-        except Exception as error:  # functions of users are among what is executed
+        except Exception as error:  # functions of users may be among the executed operators
             return f"it cannot be executed: {reason(error)}"
 
 

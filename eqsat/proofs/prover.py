@@ -35,11 +35,11 @@ MOST_TYPES = 400
 
 @dataclass(frozen=True)
 class Attempted:
-    """What came of a proof.
+    """The result of a proof.
 
     Attributes:
-        proven: For all ranks and sizes.
-        how: By what: the strongest thing that was needed.
+        proven: Whether the rule is proven for all ranks and sizes.
+        how: The strongest method that was needed.
         reason: Why it is not proven.
     """
 
@@ -121,13 +121,13 @@ def _typed(rule: Rule, clause: Clause, dtypes: dict[str, ir.DataType]) -> Decisi
 
 
 def _is_of_another_type(term: ScalarTerm, root: ir.DataType | None) -> bool:
-    """Whether a side is cast to a type that the result does not have, so that there is no such instance."""
+    """Whether a side is cast to a type other than that of the result, so that there is no such instance."""
     to = dict(term.data).get("to") if term.op == "Cast" else None
     return isinstance(to, tuple) and to[:1] == ("name",) and DTYPES.get(to[1], root) != root
 
 
 def _by_values(question: Question, left: ScalarTerm, right: ScalarTerm) -> Decision | None:
-    """What computing all values of the elements decides; None if there are too many, or some differ."""
+    """The decision from computing all values of the elements; None if there are too many, or some differ."""
     try:
         equal = all_values.agree(left, right, question.root, question.dtypes, question.parts)
     except NotModelled:
@@ -152,7 +152,7 @@ def _common(dtype: ir.DataType) -> tuple[bool, int]:
 
 
 def _narrow(dtype: ir.DataType) -> tuple[int, int]:
-    """Narrow types first: the solver refutes in them soonest what is wrong in all."""
+    """Sort key, narrow types first: there the solver refutes a wrong rule soonest."""
     return dtype.bitwidth if dtype != ir.DataType.STRING else 0, dtype.value
 
 
@@ -161,10 +161,10 @@ def _narrow(dtype: ir.DataType) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Within:
-    """What a proof at bounded sizes covers.
+    """The extent of a proof at bounded sizes.
 
     Attributes:
-        tried: How many combinations of shapes and attributes were compared.
+        tried: Number of compared combinations of shapes and attributes.
     """
 
     bounds: SizeBounds | None = None

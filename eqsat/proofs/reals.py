@@ -1,9 +1,9 @@
-"""Equality of two terms over the real numbers, decided by z3 where normal forms do not decide it.
+"""Equality of two terms over the real numbers, decided by z3 if normal forms do not decide it.
 
-The left side is assumed to be defined: its divisors are not zero, its roots and logarithms are of what they may be of.
-The right side must then be defined as well, and equal. Elementary functions are symbols of which nothing is known,
-except that exponentials are positive and multiply as their exponents add up. The operators in this file are the basic
-ones, which the solver knows; all others are taken apart to them (:mod:`eqsat.ops.over_reals`).
+The left side is assumed to be defined: its divisors are not zero, and the arguments of roots and logarithms are in
+their domains. The right side must then be defined as well, and equal. Elementary functions are unknown, except that
+exponentials are positive and that the product of exponentials is the exponential of the sum. The operators in this file
+are the basic ones, which the solver knows; all others are expressed by them (:mod:`eqsat.ops.over_reals`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import z3
 
 WORK = 1_000_000
-"""Of the solver, in its own unit, for one pair of elements."""
+"""Limit of the solver, in its own unit, for one pair of elements."""
 _COMPARISONS = {"Less": "__lt__", "LessOrEqual": "__le__", "Equal": "__eq__"}
 
 
@@ -29,8 +29,8 @@ class Reals:
     """Terms as formulas of z3.
 
     Attributes:
-        facts: What is known of the symbols.
-        defined: What has to hold for the terms translated since it was emptied.
+        facts: Known facts about the symbols.
+        defined: Conditions for the terms translated since it was emptied to be defined.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -48,7 +48,7 @@ class Reals:
     # ---- formulas ---------------------------------------------------------------------------------
 
     def formula(self, term: ScalarTerm) -> Any:
-        """A term as a number, or a truth value, of z3; what it needs joins ``defined``."""
+        """A term as a number or truth value of z3; adds its conditions to ``defined``."""
         for part in walk(term):
             if part not in self._found:
                 before, self.defined = self.defined, []
@@ -195,7 +195,7 @@ class Reals:
     # ---- proof ------------------------------------------------------------------------------------
 
     def equal(self, left: ScalarTerm, right: ScalarTerm, assumptions: Iterable[Any] = ()) -> bool | None:
-        """Whether two terms are equal where the left one is defined; None if the solver gives up."""
+        """Whether two terms are equal wherever the left one is defined; None if the solver gives up."""
         z3 = self.z3
         self.defined = []
         a = self.formula(left)

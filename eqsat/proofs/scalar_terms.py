@@ -1,7 +1,7 @@
-"""Scalar terms: what an element of a tensor is computed from.
+"""Scalar terms: expressions for single elements of tensors.
 
-Equal terms are one object, so that comparing them takes no time however large they are. Two terms that are the same
-object compute the same bits: the same operators on the same elements.
+Equal terms are one object, so that comparing large ones takes no time. Two terms that are the same object compute the
+same bits: the same operators on the same elements.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def number(value: float | Fraction) -> ScalarTerm:
 
 
 def either_zero(name: Hashable) -> ScalarTerm:
-    """A constant that equals zero, of which the sign is not known."""
+    """A constant that is a zero of unknown sign."""
     return _make("zero", (), name)
 
 

@@ -1,7 +1,7 @@
-"""What z3 says of a set of formulas, and of nothing that it was asked before.
+"""Asks z3 about a set of formulas, independently of earlier questions.
 
-The solver's search follows the numbers of formulas in their context, which depend on all that the context has seen.
-So each question gets a context of its own, and a rule's verdict does not depend on the rules proven before it.
+The solver's search depends on the numbers of formulas in their context, and so on earlier formulas in it. So each
+question gets a context of its own, and a rule's verdict does not depend on the rules proven before it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def contradict(formulas: Iterable[Any], work: int, logic: str = "") -> bool | No
 
     Args:
         formulas: Truth values of one context.
-        work: How much the solver may do, in its own unit.
-        logic: What they are made of, by the name that SMT-LIB has for it.
+        work: Limit of the solver, in its own unit.
+        logic: SMT-LIB's name for the logic of the formulas.
     """
     import z3
 

@@ -1,8 +1,8 @@
-"""Shapes and positions without numbers: what is known of them for tensors of any rank and size.
+"""Symbolic shapes and positions, for tensors of any rank and size.
 
-A shape is a name; conditions of a rule make names equal. A position says which element of a tensor is meant, from the
-position in the result on: fitted to an operand that is stretched, through a view, or through a map that an operator's
-attributes and shapes decide, whatever they are.
+A shape is a name; conditions of a rule make names equal. A position denotes an element of a tensor, starting from the
+position in the result: fitted to a broadcast operand, through a view, or through a map that depends on an operator's
+attributes and shapes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Hashable
 SymbolicShape = Hashable
 ElementPosition = tuple[Hashable, ...]
 SOLE: ElementPosition = ("sole",)
-"""Of a tensor that has one element."""
+"""The shape of a tensor with one element."""
 SCALAR: SymbolicShape = ("scalar",)
 
 
 class EqualShapes:
-    """Which shapes, sizes and ranks are known to be equal.
+    """The shapes, sizes and ranks that are known to be equal.
 
     Attributes:
-        not_empty: Shapes of which the size is known to be above zero.
-        within: Pairs of shapes of which the first has no greater rank.
+        not_empty: Shapes whose size is known to be greater than zero.
+        within: Pairs of shapes; the rank of the first is not greater than that of the second.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class EqualShapes:
         self.not_empty: set[SymbolicShape] = set()
         self.within: set[tuple[SymbolicShape, SymbolicShape]] = set()
 
-    # ---- what is equal ----------------------------------------------------------------------------
+    # ---- equality ---------------------------------------------------------------------------------
 
     def find(self, key: Hashable) -> Hashable:
-        """The name that stands for all equal ones."""
+        """The representative of all equal names."""
         while key in self._parents:
             key = self._parents[key]
         return key
@@ -41,7 +41,7 @@ class EqualShapes:
         """States that two shapes, or two of ``("size", shape)`` or ``("rank", shape)``, are equal."""
         a, b = self.find(a), self.find(b)
         if a != b:
-            # What is stretched is named by its parts.
+            # A broadcast shape is named by its parts.
             a, b = (b, a) if _weight(b) < _weight(a) else (a, b)
             self._parents[b] = a
 
@@ -49,7 +49,7 @@ class EqualShapes:
         return self.find(self.size(a)) == self.find(self.size(b))
 
     def size(self, shape: SymbolicShape) -> Hashable:
-        """The number of elements; a view has that of its operand."""
+        """The number of elements; for a view that of its operand."""
         shape = self.find(shape)
         while isinstance(shape, tuple) and shape[0] == "view":
             shape = self.find(shape[1])
@@ -58,7 +58,7 @@ class EqualShapes:
     # ---- shapes -----------------------------------------------------------------------------------
 
     def stretched(self, *shapes: SymbolicShape) -> SymbolicShape:
-        """The shape of what tensors of these shapes make together, element by element."""
+        """The shape of the elementwise result of tensors of these shapes."""
         parts: set[SymbolicShape] = set()
         for shape in map(self.find, shapes):
             if isinstance(shape, tuple) and shape[0] == "stretched":

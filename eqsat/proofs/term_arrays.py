@@ -1,4 +1,4 @@
-"""Arrays of terms, and elementwise operators on them: what the operators on whole tensors are stated with."""
+"""Arrays of terms, and elementwise operators on them, by which operators on whole tensors are defined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm, apply, number
 from eqsat.schema.types import Attributes, OpKey
 
 Array = np.ndarray
-"""Of terms, or of numbers that are known."""
+"""An array of terms or known numbers."""
 GivenArrays = Sequence[Array | None]
 
 

@@ -1,4 +1,4 @@
-"""Operators on tensors of terms, of known types: by what is stated of them, or else by their definitions.
+"""Operators on tensors of terms of known types: by their meaning in this folder, or by their definitions in ONNX.
 
 ONNX defines many operators with simpler ones. Such an operator needs no meaning of its own here.
 """
@@ -62,11 +62,11 @@ def applied(
 
     Args:
         terms: Attributes that are terms, by name.
-        exact: Whether it matters how results are rounded.
+        exact: Whether the rounding of results matters.
 
     Raises:
-        ImpossibleChoice: Operands and attributes do not fit together.
-        NotModelled: Nothing is stated of the operator, and it has no definition in operators of which something is.
+        ImpossibleChoice: Operands and attributes contradict each other.
+        NotModelled: The operator has no meaning here, and no definition by operators that have one.
     """
     types = [None if t is None else t.type for t in given]
     values = [None if t is None else t.facts.value for t in given]
@@ -89,7 +89,7 @@ def applied(
     except ExecutionError:
         raise ImpossibleChoice from None
     except NotModelled:
-        # How a definition rounds is not what the operator does.
+        # The operator need not round like its definition.
         if terms or rounds:
             raise
         made = _defined(op, bundle, given, outputs)

@@ -1,6 +1,6 @@
 """Rules that let operators change places, turned around where a composite is written in the other spelling.
 
-Such a rule leads every model to one spelling: a transposition moves past the ``Relu`` that reads it, so that
+Such a rule brings every model to one spelling: a transposition moves past the ``Relu`` that reads it, so that
 transpositions meet and cancel. A composite written as ``Relu(Transpose(Conv(x, w)))`` would then match only the models
 that were exported this way. So where a composite contains the left side of such a rule, the rule is also applied from
 right to left, but only to the operators that the composite names: to a ``Relu`` of a ``Conv``, and to no other.
@@ -38,14 +38,14 @@ from eqsat.schema.opset import find_schema, input_arity, is_variadic, required_a
 from eqsat.schema.types import OpKey
 
 _OF_TYPE = frozenset({"shape", "rank", "size", "dtype"})
-"""What both sides of a rule have in common."""
+"""The common part of both sides of a rule."""
 
 _MOST_OPTIONS, _MOST_MEETINGS = 400, 16
-"""Of the spellings of a composite, and of the ways in which a rule matches at one place."""
+"""Most spellings of a composite, and most ways in which a rule matches at one place."""
 
 _Ops = frozenset[OpKey]
 _Found = dict[str, _Ops | None]
-"""For a name of a rule the operators that a composite has there; None for anything."""
+"""The operators that a composite has at the place of a name of a rule; None for anything."""
 
 
 def turned_rules(targets: Iterable[Target], rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -94,7 +94,7 @@ def _changes_places(rule: Rule) -> bool:
 
 
 def _outer(pattern: Pattern, kept: set[str]) -> Iterator[Match]:
-    """The operators of a left side down to what the right side takes as it is."""
+    """The operators of a left side, down to the values that the right side takes unchanged."""
     if isinstance(pattern, Match) and pattern.bind not in kept:
         yield pattern
         for part in pattern.args:
@@ -107,7 +107,7 @@ def _outer(pattern: Pattern, kept: set[str]) -> Iterator[Match]:
 
 @dataclass(eq=False)
 class _Spot:
-    """A place in the pattern of a composite, with everything that may stand there; without options anything may."""
+    """A place in the pattern of a composite, with everything that may be there; without options anything may."""
 
     options: list[_Option] = field(default_factory=list)
 
@@ -130,9 +130,9 @@ class _Met:
     """How a left side matches a place.
 
     Attributes:
-        operators: How many operators of the left side the composite names.
-        spots: What stands in the place of the left side's names.
-        groups: Which operators stand for a name such as ``f`` in ``(f: Add | Mul)(x, y)``.
+        operators: Number of operators of the left side that the composite names.
+        spots: The places that correspond to the left side's names.
+        groups: The operators that correspond to a name such as ``f`` in ``(f: Add | Mul)(x, y)``.
     """
 
     operators: int = 0
@@ -144,7 +144,9 @@ class _Met:
 
 
 class _Spellings:
-    """The pattern of a composite with what rules make of its parts, so that several can follow one another."""
+    """The pattern of a composite with the results of rules on its parts, so that several rules can follow one
+    another.
+    """
 
     def __init__(self, composite: Composite) -> None:
         self._made: dict[int, _Spot] = {}
@@ -173,7 +175,7 @@ class _Spellings:
         self.size += 1
 
     def rewrite(self, template: TemplateTerm, met: _Met, spot: _Spot) -> None:
-        """Adds what a right side is to a place that the left side matches."""
+        """Adds a right side to a place that the left side matches."""
         if not isinstance(template, Build):
             return
         ops = met.groups.get(template.op, frozenset()) if isinstance(template.op, str) else frozenset((template.op,))
@@ -231,7 +233,7 @@ def _met_by_all(patterns: Sequence[Pattern | None], spots: Sequence[_Spot | None
 
 
 def _wanted(composite: Composite, by_root: Mapping[OpKey, Sequence[tuple[Rule, _Ops]]]) -> dict[str, _Found]:
-    """For each rule of which a spelling of a composite contains the left side, what stands there for its names.
+    """For each rule whose left side occurs in a spelling of a composite, the operators at the places of its names.
 
     Args:
         by_root: The rules by the outermost operators of their left sides, each with those right below.
@@ -253,13 +255,13 @@ def _wanted(composite: Composite, by_root: Mapping[OpKey, Sequence[tuple[Rule, _
                 found: _Found = {**{name: at.ops for name, at in met.spots.items()}, **met.groups}
                 wanted[rule.name] = _either(wanted[rule.name], found) if rule.name in wanted else found
                 spellings.rewrite(rule.right[0], met, spot)
-        # What was added may be a part of what another rule matches.
+        # An added operator may be part of the match of another rule.
         at = 0 if spellings.size > before else at + 1
     return wanted
 
 
 def _either(a: _Found, b: _Found) -> _Found:
-    """What one of two places has."""
+    """Both places in one, which allows what either allows."""
     found: _Found = {}
     for name in (*a, *(name for name in b if name not in a)):
         x, y = a.get(name), b.get(name)
@@ -275,7 +277,7 @@ class _CannotTurn(Exception):
 
 
 def _turned(rule: Rule, found: Mapping[str, _Ops | None], target: Target, composite: Composite) -> Rule | None:
-    """The rule from right to left for the operators found; None if it does not hold so."""
+    """The rule from right to left for the operators found; None if it is not valid in that direction."""
     try:
         turner = _Turner(rule, found)
         left = turner.pattern(rule.right[0])
@@ -402,7 +404,7 @@ class _Turner:
     def template(self, pattern: Pattern) -> TemplateTerm:
         """A pattern as a template.
 
-        Attributes that it leaves open are those of the node that the right side takes over, or have their defaults.
+        Open attributes are taken from the node whose attributes the right side takes over, or are the defaults.
         """
         if isinstance(pattern, Match | Alternatives) and pattern.bind in self.kept:
             return Name(pattern.bind or "", self.place)

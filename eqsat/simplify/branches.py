@@ -1,4 +1,4 @@
-"""An If whose branches compute the same: what both of them compute is computed without the condition."""
+"""Moves computations that both branches of an If share out of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def equal_outputs(one: ir.Graph, other: ir.Graph) -> list[int]:
 
 
 class _Keys:
-    """Numbers for what the values of a graph are computed from.
+    """Numbers the computations of a graph's values; equal computations get equal numbers.
 
     Args:
         graph: The graph.

@@ -1,7 +1,7 @@
-"""Loops that end by counting are told how many rounds they make.
+"""Gives loops that end by counting an explicit number of rounds.
 
-A TensorFlow ``while i < n`` becomes a Loop without a number of rounds whose body compares a counter. Where the number
-stands at its inputs, sizes of what the loop stacks are known, it may be unrolled, and generated C can hold its results.
+A TensorFlow ``while i < n`` becomes a Loop without a number of rounds whose body compares a counter. With the number as
+an input, the sizes of stacked results are known, the loop may be unrolled, and generated C can hold its results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from eqsat.simplify.edit import Editor, constant_of, number_of, through_identiti
 _NUMBERS = frozenset({ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 """Types that hold each count: float32 does up to 2^24, more rounds than any execution is allowed."""
 _MOST_ROUNDS = 2**31
-"""No execution makes as many."""
+"""A number of rounds that no execution reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What a condition compares: ``start + step * rounds``.
+    """A value that a condition compares: ``start + step * rounds``.
 
     Attributes:
         start: The value before the first round, besides an offset; None for 0.
@@ -37,12 +37,12 @@ class _Count:
 
 
 _End = ir.Value | int
-"""What a counter is compared with: a value outside of the loop, or a number."""
+"""The limit of a counter: a value outside of the loop, or a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """``low < high``, without casts that keep what they compare."""
+    """``low < high``, without casts that do not change the comparison."""
 
     low: ir.Value
     high: ir.Value
@@ -92,7 +92,7 @@ def count_rounds(node: ir.Node, editor: Editor) -> bool:
 
 
 def _comparisons(condition: ir.Value, body: ir.Graph | None) -> list[_Comparison]:
-    """What must all hold for a condition; empty if it is not made of comparisons in the body, if one is given."""
+    """The comparisons that must all be true for a condition; empty if it is not made of comparisons in the body."""
     node = through_identities(condition).producer()
     if node is None or node.domain or (body is not None and node.graph is not body) or None in node.inputs:
         return []
@@ -139,7 +139,7 @@ def _alike(first: _Comparison, count: _Count, end: _End) -> bool:
 
 
 def _whole(number: np.ndarray | None) -> int | None:
-    """The least whole number that is not below a constant: a counter is below both or below none."""
+    """The least whole number that is not below a constant: a counter is below both or below neither."""
     if number is None or number.size != 1 or number.dtype.kind not in "if" or not (np.abs(number) < _MOST_ROUNDS).all():
         return None
     return math.ceil(number.item())
@@ -189,7 +189,7 @@ def _counter(node: ir.Node, body: ir.Graph, value: ir.Value) -> _Count | None:
 
 
 def _increment(value: ir.Value) -> tuple[ir.Value, int] | None:
-    """What an Add of an integer constant adds to, and the constant."""
+    """The operand to which an Add adds an integer constant, and the constant."""
     value = through_identities(value)
     node = value.producer()
     if node is None or node.op_type != "Add" or node.domain:

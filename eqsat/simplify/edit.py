@@ -16,10 +16,10 @@ from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs
 
 
 class Editor:
-    """Changes a graph in place, and hands out names for what is new in it.
+    """Changes a graph in place, with unique names for new values.
 
     Args:
-        top: The main graph around everything that is changed.
+        top: The main graph that contains all changes.
     """
 
     def __init__(self, top: ir.Graph) -> None:
@@ -48,7 +48,7 @@ class Editor:
         return node.outputs[0]
 
     def copy_in(self, body: ir.Graph, before: ir.Node, inputs: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-        """Puts a copy of a body in front of a node, and returns what it computes for the body's outputs.
+        """Inserts a copy of a body before a node, and returns the values of the body's outputs.
 
         Args:
             body: Not changed.
@@ -123,7 +123,7 @@ def constant_of(value: ir.Value | None) -> np.ndarray | None:
 
 
 def number_of(value: ir.Value | None, followed: int = 8) -> np.ndarray | None:
-    """One number that is a constant, or that operators on such numbers make; None for other values.
+    """A number that is a constant or computed from constants; None for other values.
 
     Args:
         value: A scalar or a tensor of one element.

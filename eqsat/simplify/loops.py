@@ -12,7 +12,7 @@ from eqsat.simplify.edit import Editor, constant_of, is_read, number_of, reads, 
 
 
 def first_carried(node: ir.Node) -> tuple[int, int, int]:
-    """Where carried values begin: among the inputs of a loop, and the inputs and outputs of its body."""
+    """Numbers of the first carried value among the inputs of a loop, and the inputs and outputs of its body."""
     return (2, 2, 1) if node.op_type == "Loop" else (0, 0, 0)
 
 
@@ -24,7 +24,7 @@ def carried_count(node: ir.Node) -> int:
 
 
 def runs(node: ir.Node) -> int | None:
-    """How often the body of a loop runs; None if it is not known."""
+    """The number of times the body of a loop runs; None if it is unknown."""
     body = node.attributes["body"].as_graph()
     if node.op_type == "Scan":
         scans = node.attributes["num_scan_inputs"].as_int()
@@ -98,7 +98,7 @@ def _cannot_fail(node: ir.Node) -> bool:
         return False
     if has(op, Trait.TOTAL) or has(op, Trait.UNARY):
         return True
-    # What depends on shapes alone is decided once these are known.
+    # Conditions that depend only on shapes are decided once these are known.
     known = all(v is None or (v.shape is not None and v.shape.is_static()) for v in node.inputs)
     floats = all(v is None or v.dtype is None or v.dtype.is_floating_point() for v in node.inputs)
     by_shape = has(op, Trait.FITS) or has(op, Trait.BROADCASTS)
@@ -130,7 +130,7 @@ def drop_useless(node: ir.Node, editor: Editor) -> bool:
         bridge = ir.Node("", "Identity", [initial])
         bridge.outputs[0].name = editor.name(body.inputs[given + k].name)
         bridge.outputs[0].type, bridge.outputs[0].shape = initial.type, initial.shape
-        # The body may hand it on as it is, also as rows of a stack.
+        # The body may return it unchanged, also as rows of a stack.
         body.inputs[given + k].replace_all_uses_with(bridge.outputs[0], replace_graph_outputs=True)
         if len(body):
             body.insert_before(body[0], bridge)

@@ -17,7 +17,7 @@ from eqsat.simplify.sequences import has_sequences, take_elements, unroll_sequen
 from eqsat.simplify.site import is_control
 
 MOST_PASSES = 8
-"""What elements of sequences let be known of shapes may let further ones be known."""
+"""Most repetitions: facts about elements of sequences may reveal shapes, and these further facts."""
 
 
 def simplified(model: ir.Model) -> ir.Model:

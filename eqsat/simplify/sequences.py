@@ -208,7 +208,7 @@ def _given(node: ir.Node, known: dict[ir.Value, _Elements]) -> _Elements | None:
 
 
 def _position(node: ir.Node, index: int, count: int, default: int | None) -> int | None:
-    """A position among ``count`` ones that an operand says; None where it is not known or there is none such."""
+    """A position among ``count`` ones that an operand gives; None if it is unknown or out of range."""
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None:
         return default if default is not None and default >= 0 else None

@@ -19,7 +19,7 @@ class BodySite:
 
     Attributes:
         node: The operator.
-        attribute: Which of its graphs.
+        attribute: Name of the attribute with the graph.
         graph: The body.
     """
 
@@ -43,7 +43,7 @@ def is_control(node: ir.Node) -> bool:
 
 
 def sites(graph: ir.Graph) -> Iterator[BodySite]:
-    """The bodies of a graph's own operators, without those inside of them."""
+    """The bodies of a graph's own operators, without nested ones."""
     for node in graph:
         if is_control(node):
             for name in sorted(node.attributes):

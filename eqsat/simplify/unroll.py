@@ -10,7 +10,7 @@ from eqsat.simplify.loops import axis_is_first, carried_count, runs
 from eqsat.simplify.site import sites
 
 MOST_OPERATORS = 512
-"""Operators of all rounds together, up to which a loop is unrolled: the e-graph contains each of them."""
+"""Most operators of all rounds of a loop that is unrolled: the e-graph contains each of them."""
 MOST_BODIES = 16
 """Bodies of control flow in all rounds together; each is searched by itself."""
 MOST_JOINED = 32
@@ -18,7 +18,7 @@ MOST_JOINED = 32
 
 
 def copies(node: ir.Node) -> int | None:
-    """How often the body of a loop runs; None if that is not known, or if so many copies are too much."""
+    """The number of times the body of a loop runs; None if it is unknown, or too large for copies."""
     rounds = runs(node)
     body = node.attributes["body"].as_graph()
     size = sum(1 for _ in ir.traversal.RecursiveGraphIterator(body))
@@ -73,7 +73,7 @@ def unroll(node: ir.Node, editor: Editor, rounds: int) -> bool:
 
 
 def _slice(node: ir.Node, editor: Editor, index: int, k: int, rounds: int) -> ir.Value:
-    """What a Scan reads of an input in one step."""
+    """The slice of an input that a Scan reads in one step."""
     axis = _of(node, "scan_input_axes", index)
     at = rounds - 1 - k if _of(node, "scan_input_directions", index) else k
     value = node.inputs[carried_count(node) + index]
@@ -84,7 +84,7 @@ def _slice(node: ir.Node, editor: Editor, index: int, k: int, rounds: int) -> ir
 
 
 def _stack(node: ir.Node, editor: Editor, index: int, rows: list[ir.Value]) -> ir.Value:
-    """The stack of what each round gives."""
+    """The stack of the results of all rounds."""
     axis = _of(node, "scan_output_axes", index)
     if _of(node, "scan_output_directions", index):
         rows = rows[::-1]

@@ -29,10 +29,10 @@ def shaken_input(programs: Programs, piece: ComparedPiece, sample: LeafValues, c
 def shaken_steps(
     programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator, lsb: int
 ) -> Perturbed:
-    """The input's side with other integers where floats become them.
+    """The input's side, with other roundings where floats become integers.
 
-    The result may have these integers in another layout, or only inside of a kernel: then what is computed from them is
-    compared, in which a unit is a whole step.
+    The result may have these integers in another layout, or only inside a kernel: then values computed from them are
+    compared, in which one unit makes a whole step.
     """
 
     def run(delta: float, seed: int) -> TensorValue:

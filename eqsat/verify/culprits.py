@@ -17,7 +17,7 @@ from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
 
 Fails = Callable[[onnx.ModelProto, Collection[str]], bool]
-"""Whether a model, optimized with rules of these names alone, computes something else."""
+"""Whether a model, optimized only with the rules of these names, computes something else."""
 
 MOST_RULES = 40
 """Number of rules up to which they are tried; each costs a saturation of a small graph."""
@@ -34,7 +34,7 @@ def culprits(model: onnx.ModelProto, applied: Sequence[str], fails: Fails) -> tu
 
 
 def model_of(programs: Programs, piece: ComparedPiece, model: ir.Model) -> onnx.ModelProto | None:
-    """The input's side of a piece as a model, its leaves as inputs; None if it has bodies of control flow."""
+    """The input's side of a piece as a model, with its leaves as inputs; None if it has bodies of control flow."""
     indices = sorted({*piece.before, *piece.left})
     computed = {k for i in indices for k in programs.nodes[i].results}
     sources = list(model.graph)

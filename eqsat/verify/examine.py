@@ -26,10 +26,10 @@ class Tolerance:
     """The changes that the applied rules may make.
 
     Attributes:
-        strict: Whether none are allowed: all rules that applied are exact.
-        lsb: Units of integers of up to 16 bits.
+        strict: Whether no changes are allowed, because all rules that applied are exact.
+        lsb: Largest change of integers of up to 16 bits, in units.
         exact: The rules that applied and are exact.
-        steps: Whether rules applied that change such integers.
+        steps: Whether rules that change such integers applied.
     """
 
     strict: bool
@@ -266,7 +266,7 @@ class Examiner:
     def _agrees_elsewhere(self, piece: ComparedPiece, sample: LeafValues) -> bool:
         """Whether both sides agree by the input's oracle: then eqsat's kernels differ from those of the oracle.
 
-        They may for large and tiny numbers, whose products overflow inside some kernels only.
+        They may differ for large and tiny numbers, whose products overflow only inside some kernels.
         """
         both = self._both(piece, sample, self.oracle)
         if both is None:
@@ -278,7 +278,7 @@ class Examiner:
     def _both(
         self, piece: ComparedPiece, sample: LeafValues, call: CallOperator
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Both sides by one implementation; None where it fails, or they cannot be compared."""
+        """Both sides by one implementation; None if it fails, or if they cannot be compared."""
         values: ValuesByClass = {}
         try:
             left = self._left(piece, sample, call, values)

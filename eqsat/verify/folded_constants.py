@@ -16,7 +16,7 @@ from eqsat.verify.programs import Programs, extended, prolonged, run_nodes
 
 
 def wrong_constant(programs: Programs, oracle: FallbackOracle, budget: int) -> tuple[int, ValueDifference] | None:
-    """The first value of the input that is constant there and differs in the result.
+    """The first constant value of the input that differs in the result.
 
     Args:
         budget: Work after which no more values are computed.
@@ -72,13 +72,13 @@ def _compare(programs: Programs, k: int, left: TensorValue, computed: Sequence[i
         mask &= judge_values.distance(left, right) > rtol * np.abs(left.astype(np.float64))
         meant = _meant(programs, k, computed) if mask.any() else None
         if meant is not None and meant.shape == left.shape:
-            # Where the input itself leaves the range of its type on the way, it computes nothing to compare with.
+            # If the input leaves the range of its type, there is nothing to compare with.
             mask &= np.isfinite(left) & ~judge_values.beyond_wide(meant, left, rtol)
     return judge_values.difference(mask, left, right) if mask.any() else None
 
 
 def _meant(programs: Programs, k: int, computed: Sequence[int]) -> np.ndarray | None:
-    """A constant over the reals; None if it cannot be computed in this way, or is not computed."""
+    """A constant over the reals; None if it is not computed or cannot be."""
     needed: list[int] = []
     wanted = {k}
     for i in reversed(computed):

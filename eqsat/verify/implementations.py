@@ -23,7 +23,7 @@ _DELTA = 1e-6
 
 
 def unlike_operator(programs: Programs, arrays: Mapping[str, TensorValue], oracle: FallbackOracle) -> str:
-    """The first operator whose results differ by more than rounding on the same operands, and how; empty if none does.
+    """The first operator whose results differ by more than rounding on equal operands, and how; empty if there is none.
 
     Args:
         arrays: Inputs of the network, by name.
@@ -69,7 +69,7 @@ class _Both:
 def _difference(
     op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], outputs: int, at: int, left: TensorValue, right: TensorValue
 ) -> str | None:
-    """How a result differs from another by more than rounding, its own or that of the operands; None if it does not."""
+    """How two results differ by more than rounding, their own or that of operands; None if they do not."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         if left.shape != right.shape:
             return f"the shapes of the results are {list(left.shape)} and {list(right.shape)}"

@@ -24,18 +24,18 @@ NATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 WIDE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}
 """Relative to the element, in float64: some roundings of constants in the narrowest type."""
 COARSE = 0.25
-"""The same for floats of 8 bits and less."""
+"""Relative tolerance of floats of 8 bits and less."""
 STRICT = 16
 """Units in the last place of a tensor's largest magnitude, where nothing may change a value."""
 SAFETY = 8.0
 """Largest ratio of an allowed difference to the largest of some random changes."""
 SAFETY_OF_STEPS = 1.001
-"""The same for changes by whole units, of which the largest is known."""
+"""The same ratio for changes by whole units, of which the largest is known."""
 
 
 @dataclass(frozen=True)
 class ValueDifference:
-    """Where two values differ by more than they may.
+    """A difference of two values beyond the tolerance.
 
     Attributes:
         reason: Why they cannot be compared, such as unequal shapes; empty if they can.
@@ -66,8 +66,9 @@ class ValueDifference:
 
 
 Perturbed = Callable[[float, int], TensorValue]
-"""The input's value after relative changes of its floats, those between operators included: of that size, drawn with
-that seed. None if it fails."""
+"""The input's value after random relative changes of this size to its floats, also between operators. None if it
+fails.
+"""
 
 
 def incomparable(left: TensorValue, right: TensorValue) -> ValueDifference | None:
@@ -82,7 +83,7 @@ def incomparable(left: TensorValue, right: TensorValue) -> ValueDifference | Non
 
 
 def is_integer(dtype: np.dtype) -> bool:
-    """Integers, those of 2 and 4 bits included, which are not a numpy kind."""
+    """Integers, including those of 2 and 4 bits, which numpy does not classify as integers."""
     return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
 
 
@@ -142,7 +143,7 @@ def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.where(left == right, 0.0, np.inf)
     if left.dtype.kind in "iu" and left.dtype.itemsize == 8:
         larger, smaller = np.maximum(left, right).astype(np.uint64), np.minimum(left, right).astype(np.uint64)
-        with np.errstate(over="ignore"):  # It wraps around to what it is; scalars would warn.
+        with np.errstate(over="ignore"):  # The sum wraps around to the right number; scalars would warn.
             return np.asarray(larger - smaller).astype(np.float64)
     wide = np.complex128 if left.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):

@@ -59,7 +59,7 @@ def draw(kind: TensorType, style: Style, points: Sequence[float], seed: int, nam
 
     Args:
         kind: Static type.
-        style: How they are drawn.
+        style: How contents are drawn.
         points: Thresholds.
         seed: Seed of the random numbers, together with the name.
         name: Distinguishes the tensors of one sample.
@@ -86,7 +86,7 @@ def _truths(rng: np.random.Generator, shape: tuple[int, ...], style: Style) -> n
 
 
 def _with_equal_rows(rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
-    """The values with a quarter of the rows along the last axis, of truth values half of them, equal to their first
+    """The values with a quarter of the rows along the last axis (for truth values half of them) equal to their first
     element: masks that hide all or nothing, ties, and rows without variance.
     """
     if values.ndim < 2 or not values.size:

@@ -2,8 +2,8 @@
 
 A result is executed with eqsat's kernels, so the input should not be: a kernel that is wrong on both sides in the same
 way hides an error. ONNX Runtime evaluates one operator at a time, each in a session without optimizations and on one
-thread; a session serves all shapes, so that a network needs few of them. The operators in this file are those with
-which one of these implementations does not follow the standard, or ends the process.
+thread; a session serves all shapes, so that a network needs few of them. The operators in this file are those for which
+one of these implementations violates the standard, or crashes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NATIVE = frozenset("biuf")
 
 
 class Failed(Exception):
-    """No implementation evaluates the operator on these inputs, or its result is not defined there."""
+    """No implementation can evaluate the operator on these inputs, or its result is undefined there."""
 
 
 class EvaluationRefused(Failed):
@@ -166,7 +166,7 @@ def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue]) -> 
 
 @cache
 def runtime() -> Any:
-    """The module ``onnxruntime``, None where it is not installed."""
+    """The module ``onnxruntime``, None if it is not installed."""
     try:
         import onnxruntime
     except Exception:  # an installation that is broken, or made for another numpy, raises anything
@@ -186,7 +186,7 @@ def _options() -> Any:
 
 
 def _said(error: Exception) -> str:
-    """What an implementation found; ONNX Runtime puts codes and the name of a node of its own before that."""
+    """The message of an implementation, without ONNX Runtime's prefix of codes and a node name."""
     return str(error).strip().rpartition("Status Message: ")[2]
 
 
@@ -289,7 +289,7 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue], output
 
 
 def fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[TensorValue]) -> str:
-    """Where the reference of onnx 1.23 does not follow the standard; empty if it does."""
+    """Why the reference of onnx 1.23 violates the standard here; empty if it does not."""
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
         return "for groups"
     if op == OpKey("", "QLinearConv") and np.ndim(inputs[0]) != 4 and np.size(inputs[4]) > 1:

@@ -1,12 +1,12 @@
-"""Cuts the two programs: a small piece of each for every value that the result computes in another way.
+"""Cuts both programs into pieces, one pair for every value that the result computes in another way.
 
-A piece computes one value from *leaves*: values that both programs compute, and that are drawn at will. If the result's
-piece computes what the input's does, for every value and for any leaves, the programs are equal. Leaves in the middle
-of a deep network can be drawn such that the thresholds after them are reached.
+A piece computes one value from *leaves*: values that both programs compute, and that are drawn freely. If both pieces
+compute the same for every value and for any leaves, the programs are equal. Leaves in the middle of a deep network can
+be drawn such that the thresholds after them are reached.
 
-Leaves that are drawn at will may hold values that the network can never compute there, and a rule may rely on that:
-after a Relu, a second one does nothing. So a difference does not count at once. :func:`deepened` moves the leaves
-backwards, with the operators of the input between the new leaves and the old ones, and the difference must persist.
+Such leaves may hold values that the network never computes, and a rule may rely on that: after a Relu, a second one has
+no effect. So a difference does not count at once. :func:`deepened` moves the leaves backwards, with the operators of
+the input between the new leaves and the old ones, and the difference must persist.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ComparedPiece:
         value: The value of the input.
         eclass: Its class.
         leaves: Classes that are drawn.
-        before: Operators of the input between leaves that were moved and those that were there at first.
+        before: Operators of the input between moved leaves and the first ones.
         fed: Classes that both sides read: the first leaves.
         left: Operators of the input, in order.
-        right: Kernels of the result, in order; none where the result has the value as a leaf or as a constant.
+        right: Kernels of the result, in order; empty if the result has the value as a leaf or as a constant.
     """
 
     value: int
@@ -144,7 +144,7 @@ def uncut(programs: Programs, piece: ComparedPiece) -> ComparedPiece | None:
     """Both programs back to the graph inputs, value by value; None if the piece already does that.
 
     A piece that is cut at classes does not know how the input computes a value of a class. That computation may round
-    by more than the values differ: if ``(x + 5) - 5`` is x, ``((x + 5) - 5) + 1e-20`` is x as well.
+    by more than the difference: if ``(x + 5) - 5`` is x, ``((x + 5) - 5) + 1e-20`` is x as well.
     """
     left, own = _input_cone(programs, [programs.producer[piece.value]], whole=True)
     right: set[int] = set()
@@ -160,10 +160,10 @@ def uncut(programs: Programs, piece: ComparedPiece) -> ComparedPiece | None:
 
 
 def _input_cone(programs: Programs, start: Iterable[int], *, whole: bool = False) -> tuple[set[int], dict[int, None]]:
-    """Operators of the input back to values that both programs compute, and the classes of those.
+    """Operators of the input back to values that both programs compute, and the classes of these values.
 
     Args:
-        whole: Back to the graph inputs.
+        whole: Whether to go back to the graph inputs.
     """
     cone: set[int] = set()
     leaves: dict[int, None] = {}
@@ -184,7 +184,7 @@ def _input_cone(programs: Programs, start: Iterable[int], *, whole: bool = False
 def _result_cone(
     programs: Programs, start: int, leaves_at: Container[int] | None = None
 ) -> tuple[set[int], dict[int, None]]:
-    """Kernels of the result back to values that both programs compute, and the classes of those.
+    """Kernels of the result back to values that both programs compute, and the classes of these values.
 
     Args:
         leaves_at: Other classes to stop at.

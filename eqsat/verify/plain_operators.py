@@ -28,8 +28,8 @@ class Kernels:
 
     Attributes:
         nodes: In a topological order, each a standard operator or a function of eqsat's.
-        types: Types of values that are not a class of the e-graph; their numbers come after those of the classes.
-        constants: Those among them that are constant.
+        types: Types of values that are not classes of the e-graph; they are numbered after the classes.
+        constants: Those of them that are constant.
     """
 
     nodes: list[PlanNode] = field(default_factory=list)

@@ -35,13 +35,13 @@ CallOperator = Callable[[OpKey, Attrs, Sequence[TensorValue], int], tuple[Tensor
 MOST_CACHED = 1 << 16
 """Elements of an initializer that is kept as an array."""
 HIDES = 1e4
-"""Magnitude from which a constant hides what it is written over or added to: that of the masks of BERT."""
+"""Magnitude from which a constant hides the values that it is added to or replaces: that of BERT's masks."""
 KEEPS_HIDDEN = (Trait.MOVES, Trait.FORWARDS, Trait.SELECTS, Trait.SUMS)
-"""Operators after which such elements still hide something."""
+"""Operators after which such elements still hide others."""
 MOST_HIDING = 8
 """Operators that move or add hidden elements, up to which they are followed."""
 MOST_SEARCHED = 1 << 22
-"""Elements of a constant that is searched for such numbers."""
+"""Most elements of a constant that is searched for such numbers."""
 ELEMENT_WORK = 16
 """Work of writing an element, in multiplications of a matrix product."""
 NODE_WORK = 20_000
@@ -215,8 +215,8 @@ class Programs:
         """Classes in which a large or infinite constant may hide elements, as in scores with a mask, and those that
         are asked for elements without a value.
 
-        No leaf is drawn with such elements, least of all with rows that are wholly hidden. So it is the mask that is
-        drawn, before the constant is written or added.
+        No leaf is drawn with such elements, which might hide whole rows. Instead the mask is drawn, before the constant
+        is written or added.
         """
         found: dict[int, int] = {}
 
@@ -326,7 +326,7 @@ def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Tens
 
 
 def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, TensorValue], call: CallOperator) -> None:
-    """The same for kernels of the result; values are by class.
+    """The same for kernels of the result, with values by class.
 
     Raises:
         Failed: A kernel cannot be evaluated.

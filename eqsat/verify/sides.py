@@ -66,10 +66,10 @@ class Perturbation:
         return changed.clip(int(kind.min), int(kind.max)).astype(value.dtype)
 
     def on_constant(self, value: TensorValue, dtype: np.dtype | None = None) -> TensorValue:
-        """The value changed as by ``on``, and the largest numbers of its type halved here and there.
+        """The value changed as ``on`` says, with the largest numbers of its type halved in random places.
 
-        They stand for infinity, as in masks: scores are meant to vanish beside them, and they vanish beside half of
-        them as well, which rules put in their place.
+        They represent infinity, as in masks: scores vanish beside them, and also beside half of them, which rules may
+        use instead.
         """
         changed = self.on(value, dtype)
         if not isinstance(value, np.ndarray) or changed is value:
@@ -139,7 +139,7 @@ def run_left(
             finally:
                 values.update(computed)
             if noise is not None:
-                # Rounding errors arise at each operator, even if those of the inputs cancel.
+                # Each operator rounds, even if the rounding errors of the inputs cancel.
                 computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
                 if any(_is_float(computed.get(k)) for k in node.operands if k is not None):
                     computed.update({k: noise.on_rounded(computed[k]) for k in node.results if k in computed})

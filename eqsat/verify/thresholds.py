@@ -1,7 +1,7 @@
 """The numbers at which operators change their behaviour: bounds, ends of slopes, steps of rounding, compared operands.
 
 Any scalar constant next to an elementwise operator may be one, even after a rule has moved it across a multiplication.
-So all of them are collected from both programs, and samples lie below, on and above each.
+So all scalar constants are collected from both programs, and samples lie below, on and above each.
 """
 
 from __future__ import annotations

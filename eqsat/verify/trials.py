@@ -48,7 +48,7 @@ class Trials:
     used: dict[str, None] = field(default_factory=dict)
 
     def settle(self, piece: ComparedPiece, *, thorough: bool) -> Found | None:
-        """A difference that remains whatever computes the leaves; None if there is none.
+        """A difference that remains for all computations of the leaves; None if there is none.
 
         Raises:
             UndecidedTrial: See there.
@@ -102,8 +102,8 @@ class Trials:
         """The first sample on which the sides of a piece differ.
 
         Args:
-            thorough: With all styles, else with two.
-            first: The style to begin with.
+            thorough: Whether to use all styles, or only two.
+            first: The first style.
         """
         points = thresholds(self.examiner.programs, piece)
         if first is None:
@@ -146,7 +146,7 @@ class Trials:
             yield from (*[MIXED] * 5, *[EXTREME] * 2)
 
     def _moved(self, piece: ComparedPiece, steps: int) -> ComparedPiece | None:
-        """The piece with its leaves moved backwards as often as there are steps; None if it cannot be moved."""
+        """The piece with its leaves moved backwards this many times; None if they cannot be moved."""
         last: ComparedPiece | None = None
         for _ in range(steps):
             deeper = deepened(self.examiner.programs, last or piece)

@@ -10,7 +10,7 @@ side is executed a second time in a type that is wide enough. An element that di
 - a value *between* does: both sides mean the same over the reals, some value of the result leaves the range, and the
   element is not what the result means.
 
-Leaving the range means to exceed the largest number of the type, or to fall below its smallest normal one without being
+A value leaves the range if it exceeds the largest number of the type, or is below its smallest normal one without being
 zero. A pole of the result (a division by zero, the logarithm of zero) does not count, and a constant of the result is
 no excuse: the result means what its constants are.
 """
@@ -39,15 +39,15 @@ from eqsat.verify.sides import LeafValues, ValuesByClass, fed, run_left, run_rig
 
 @dataclass
 class Meaning:
-    """What both sides of a piece compute over the reals, as far as the machine's longest float represents them.
+    """The values of both sides of a piece over the reals, as far as the machine's longest float represents them.
 
     Attributes:
         left: The input's value; None if it cannot be computed in this way.
-        right: The result's.
+        right: The result's value.
         input_leaves: Whether a value of the input leaves the range of its type.
         result_leaves: The same for the result.
         endless_leaf: Whether an operand of the piece is infinite or NaN somewhere.
-        endless_inside: Whether a value between the operands and the input's result is.
+        endless_inside: Whether a value between the operands and the input's result is infinite or NaN.
         rtol: Relative error that rounding constants to their types explains.
     """
 
@@ -60,7 +60,7 @@ class Meaning:
     rtol: float
 
     def differs(self) -> np.ndarray | None:
-        """Elements whose meaning differs between both sides; None if that is not known."""
+        """Elements whose values over the reals differ between both sides; None if unknown."""
         if self.left is None or self.right is None or self.left.shape != self.right.shape:
             return None
         return self._apart(self.left, self.right)
@@ -197,7 +197,7 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
 
 
 def _scales(op: OpKey, operands: Sequence[_Typed]) -> list[tuple[TensorType | None, np.ndarray]]:
-    """The scales of a quantized operator, that of its result last; none for an operator with fewer than two."""
+    """The scales of a quantized operator, that of its result last; empty for an operator with fewer than two."""
     named = zip(input_names(op), operands, strict=False) if find_schema(op) is not None else ()
     found = [(kind, x) for name, (kind, x) in named if "scale" in name.lower() and isinstance(x, np.ndarray) and x.size]
     return found if len(found) > 1 else []

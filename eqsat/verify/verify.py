@@ -1,4 +1,4 @@
-"""Executes a result against its input: what is executed within the budget, what is reported, and what is raised.
+"""Verifies a result by executing it next to its input, within a budget of work.
 
 First the whole network: the input by an independent implementation, the result by eqsat's executor, on ordinary
 numbers. Then the pieces that the result computes in another way, each on its numbers in the network and on drawn ones.
@@ -43,7 +43,7 @@ from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, r
 MOST_WORK = 40_000_000_000
 """Work up to which a network is executed as a whole at one choice of its free sizes."""
 WORK_OF_ALL_SIZES = 100_000_000_000
-"""The same at all sizes together: a batch of 32 takes 32 times as long as a batch of 1."""
+"""The same for all sizes together: a batch of 32 takes 32 times as long as a batch of 1."""
 PIECES_WORK = 30_000_000
 """Work on pieces of any network; each of its operators adds the following amount."""
 WORK_OF_NODE = 700_000
@@ -55,13 +55,15 @@ CONFIRM = 4
 MOST_SUSPECTS = 4
 """Pieces that are optimized again with only the exact rules."""
 SHAPES = ((2, 3, 2), (2, 3, 2, 2), (2, 3), (3,), ())
-"""Of inputs of unknown rank, as bodies of control flow may have them; the first one that the input takes."""
+"""Shapes for inputs of unknown rank, which bodies of control flow may have; the first one that the input accepts is
+taken.
+"""
 LATE = "the time limit was reached"
 """Why something was not executed."""
 
 
 _Executed = tuple[dict[str, TensorValue], list[TensorValue], list[TensorValue]]
-"""Inputs by name, the outputs of the input model, and those of the result."""
+"""Inputs by name, the outputs of the input model, and the outputs of the result."""
 
 
 @dataclass
@@ -69,13 +71,13 @@ class Verifier:
     """One verification.
 
     Attributes:
-        model: The input, as loaded.
-        result: The result, as it will be saved.
+        model: The loaded input.
+        result: The result in the form that will be saved.
         applied: Rules that applied, with the class of each.
-        lsb: Units by which rules may change integers of up to 16 bits.
-        fails: Optimizes a piece again, to find out which rule is to blame.
-        sizes: Of the inputs, as far as they are free.
-        guard: When it is over, what is left is not executed.
+        lsb: Largest change of integers of up to 16 bits by rules, in units.
+        fails: Optimizes a piece again, to find the rule to blame.
+        sizes: Free sizes of the inputs.
+        guard: When its time is over, the remaining samples are not executed.
     """
 
     model: ir.Model
@@ -136,7 +138,7 @@ class Verifier:
     # ---- the whole --------------------------------------------------------------------------------
 
     def _whole(self, pieces: Sequence[ComparedPiece]) -> list[Difference] | None:
-        """How the outputs differ; None where the network cannot be executed."""
+        """How the outputs differ; None if the network cannot be executed."""
         self.natural: dict[int, TensorValue] = {}
         reason = self.programs.obstacle_to_comparing()
         if reason:
@@ -181,7 +183,7 @@ class Verifier:
         return found or None
 
     def _executed(self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]) -> _Executed:
-        """Inputs of some sizes, and what the input model and the result make of them.
+        """Inputs of some sizes, with the outputs of the input model and of the result.
 
         Raises:
             Failed, ExecutionError: The model does not have these sizes.
@@ -205,7 +207,7 @@ class Verifier:
     def _input(
         self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]
     ) -> tuple[dict[str, TensorValue], list[TensorValue]]:
-        """Inputs, and what the input model makes of them; those of unknown rank have the first shape that it takes.
+        """Inputs with the outputs of the input model; inputs of unknown rank get the first shape that it accepts.
 
         Raises:
             Failed, ExecutionError: The model does not have these sizes.
@@ -228,8 +230,10 @@ class Verifier:
     def _at_equal_sizes(
         self, pieces: Sequence[ComparedPiece], sizes: Mapping[str, int]
     ) -> tuple[Mapping[str, int], _Executed] | None:
-        """The same where two sizes are equal, which exporters name twice; None if that does not help."""
-        # What has helped once is tried first.
+        """The same with two sizes made equal, because exporters may give one size two names; None if that does not
+        help.
+        """
+        # A choice that has helped before is tried first.
         for pair, equal in sorted(equated(self.sizes, sizes), key=lambda tried: tried[0] != self._equal):
             try:
                 executed = self._executed(pieces, equal)

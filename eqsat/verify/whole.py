@@ -114,10 +114,10 @@ def is_explained(
 
 
 def _is_like_draws(same: TensorValue, right: TensorValue, draws: Sequence[TensorValue]) -> bool:
-    """Whether an output is as far from what it should be as outputs of a network with tiny changes are.
+    """Whether an output is as far from the expected one as outputs of the network after tiny changes are.
 
-    Where a network rounds to few values, any change of the last digit may arrive as a whole step, or not at all: a few
-    draws do not find all elements that can move. As many as one draw moves and the other draws do not may remain.
+    If a network rounds to few values, a change of the last digit may become a whole step, or vanish: a few draws do not
+    find all elements that can move. So as many elements may remain as one draw moves and the others do not.
     """
     mask = _beyond(same, right)
     if mask is None:
@@ -137,9 +137,9 @@ def _unmoved(error: np.ndarray, moved: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def is_put_together(programs: Programs, arrays: Mapping[str, TensorValue], right: list[TensorValue]) -> bool:
-    """Whether the kernels, executed one by one, compute what the result computes as a whole.
+    """Whether the kernels, executed one by one, compute the same as the result as a whole.
 
-    Not compared are values that follow from a float that the integer type cannot hold, such as the cast of an infinity.
+    Values that follow from an impossible cast to integers, such as that of an infinity, are not compared.
     """
     values: dict[int, TensorValue] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}

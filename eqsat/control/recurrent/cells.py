@@ -17,10 +17,10 @@ class Gate:
     """``activation(x W + h R + c * peephole + bias)``.
 
     Attributes:
-        sources: By row that the cell reads its weights.
+        sources: Weights of each row that the cell reads.
         recurrent: Weights of the state, (lanes of the state, lanes).
         bias: A number for each lane.
-        activation: Its name.
+        activation: Name of the activation.
         peephole: Factors of the second state, None without.
     """
 
@@ -63,15 +63,15 @@ class Cell:
 
 
 class CellMismatch(Exception):
-    """The round does not step such a cell."""
+    """The round is not a step of such a cell."""
 
 
 def cells(lanes: Lanes, made: Mapping[str, LaneBlock]) -> list[Cell]:
-    """The cells that a round steps.
+    """The cells of which a round is a step.
 
     Args:
-        lanes: What the blocks are made of.
-        made: By name of a state its next value.
+        lanes: Arithmetic on rows of lanes.
+        made: Next value of each state by name.
     """
     found: list[Cell] = []
     for h in made:
@@ -151,7 +151,7 @@ class _Matcher:
             raise CellMismatch
         if enter is None:
             gates = [a for a in rest if a.kind == "activation" and a.name == forget.name]
-            # Where all activations are equal, it does not matter which one is the gate.
+            # If all activations are equal, any of them may be the gate.
             enter = next((a for a in gates if _other(rest, a).kind == "activation"), None)
         if enter is None or enter not in rest:
             raise CellMismatch

@@ -35,7 +35,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a cell makes.
+    """The results of a cell.
 
     Attributes:
         rows: The state h after each round.
@@ -60,8 +60,8 @@ def to_samples(tensor: Tensor, lead: Sequence[Dim | None], before: int) -> Tenso
     """A tensor with one axis of samples.
 
     Args:
-        tensor: ``before`` axes, those of ``lead``, and lanes.
-        lead: Sizes of the axes between, of which at most one is not one.
+        tensor: A tensor with ``before`` axes, those of ``lead``, and lanes.
+        lead: Sizes of the axes between, all but at most one of which are 1.
         before: Number of axes in front.
     """
     if not lead:
@@ -96,14 +96,14 @@ def step(
     lengths: Tensor | None,
     dtype: np.dtype,
 ) -> Stepped:
-    """The operator that steps a cell over all rounds.
+    """The operator that computes all rounds of a cell.
 
     Args:
         cell: The cell.
-        sequences: For each of its sources the rows.
+        sequences: Rows of each of its sources.
         initial: Its first states, (samples, lanes); None for zeros.
-        lengths: Of the samples, if they end early.
-        dtype: Of the states.
+        lengths: Lengths of the samples, if they end early.
+        dtype: Element type of the states.
     """
     backwards = lengths is None and all(s.backwards for s in sequences)
     parts = [s.in_order(backwards) for s in sequences]

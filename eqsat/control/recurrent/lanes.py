@@ -131,7 +131,7 @@ def base_row(name: str, lanes: int) -> Row:
 
 
 def mask_row(name: str, lanes: int) -> Row:
-    """One where a sample takes part in the round, else zero."""
+    """1 for samples that take part in the round, otherwise 0."""
     return (LaneBlock(np.zeros(lanes), {(LaneAtom("mask", name),): np.ones(lanes)}),)
 
 
@@ -139,8 +139,8 @@ class Lanes:
     """Computes with rows; keeps the expressions inside of others.
 
     Attributes:
-        inside: By key the expression inside of an activation or an affine atom, or that of a computed row.
-        widths: Of the rows that are given.
+        inside: By key, the expression inside an activation or an affine atom, or the expression of a computed row.
+        widths: Widths of the given rows.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Lanes:
         return (total,)
 
     def as_weights(self, block: LaneBlock) -> LaneBlock:
-        """The same block, whose lanes of given rows are rows times weights."""
+        """The block with lanes of given rows expressed as rows times weights."""
         linear, lanes = dict(block.linear), {}
         for monomial, factors in block.lanes.items():
             placed = self._placed(monomial, np.diag(factors))
@@ -263,7 +263,7 @@ class Lanes:
         return _block(block.constant @ weights, {}, linear)
 
     def _placed(self, monomial: LaneMonomial, weights: np.ndarray) -> np.ndarray | None:
-        """Weights of some lanes of a given row as those of the whole row; None for other lanes."""
+        """Selection of lanes of a given row, as weights of the whole row; None for other lanes."""
         if len(monomial) != 1 or monomial[0].kind != "base":
             return None
         whole = np.zeros((self.widths[monomial[0].name], weights.shape[1]))
@@ -281,7 +281,7 @@ def _repeated(row: Row, lanes: int) -> Row:
 
 
 def without_mask(block: LaneBlock, name: str) -> tuple[LaneBlock, LaneBlock]:
-    """What a block is where a mask is one, and where it is zero."""
+    """The value of a block where a mask is one, and where it is zero."""
     mask = LaneAtom("mask", name)
     zero = {m: c for m, c in block.lanes.items() if mask not in m}
     one = {}

@@ -35,15 +35,15 @@ from eqsat.simplify.site import BodySite
 NAME = "recurrent cells"
 """In the place of a rule's name."""
 MANY = (1 << 31) - 1
-"""So many rounds stand for no limit."""
+"""From this many rounds on, a limit means no limit."""
 
 
 def recurrent(node: ir.Node, model: ir.Model) -> Alternative | None:
-    """The operators that compute what a loop computes, None if it does something else.
+    """Operators that compute the same as a loop; None if it is not a recurrent network.
 
     Args:
         node: A Loop or Scan of the model's main graph.
-        model: As loaded; not changed.
+        model: The loaded model; not changed.
     """
     site = BodySite(node, "body", node.attributes["body"].as_graph())
     try:
@@ -303,7 +303,7 @@ class _Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Which rows of a sequence rounds read: all of them if ``stop`` is None."""
+    """The rows of a sequence that rounds read: all of them if ``stop`` is None."""
 
     backwards: bool
     start: int = 0
@@ -329,12 +329,12 @@ def _cut(position: Position, size: Position | None, rounds: Position) -> _Cut | 
 
 
 def _contains(size: Position | None, stop: int) -> bool:
-    """Whether a sequence certainly has so many rows; a loop that reads past its end fails."""
+    """Whether a sequence certainly has this many rows; a loop that reads past its end fails."""
     return size is not None and not size.size and stop <= size.offset
 
 
 def _lanes(kind: TensorType) -> int:
-    """The lanes of a batch of rows; 0 if the tensor is none."""
+    """The lanes of a batch of rows; 0 if the tensor is not one."""
     *lead, lanes = kind.shape or (None,)
     return lanes if isinstance(lanes, int) and sum(d != 1 for d in lead) <= 1 else 0
 
@@ -355,7 +355,7 @@ def _is_zero(value: ir.Value) -> bool:
 
 
 def _surely(value: ir.Value | None) -> bool:
-    """Whether a condition holds at first: it is absent, true, or compares zero with a size."""
+    """Whether a condition is true at first: it is absent, true, or compares zero with a size."""
     if value is None:
         return True
     array = number_of(value)

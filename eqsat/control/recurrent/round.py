@@ -1,6 +1,6 @@
-"""Executes the body of a loop on rows of lanes: which rows a round reads, and what it makes of them.
+"""Executes the body of a loop symbolically, on rows of lanes.
 
-It knows the operators of which exporters make the rounds of recurrent networks; a body with any other stays a loop.
+It supports the operators that exporters use in the rounds of recurrent networks; a body with any other stays a loop.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Read:
     """A row that a round reads of a sequence.
 
     Attributes:
-        name: Of the value outside.
-        axis: That of the rounds.
-        position: Which row.
+        name: Name of the outer value.
+        axis: The axis of the rounds.
+        position: Position of the row.
     """
 
     name: str
@@ -61,17 +61,17 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """Whether the loop goes on: always, or while the round's number is less than some limits."""
+    """When the loop continues: always, or while the round's number is less than some limits."""
 
     limits: tuple[Position, ...] = ()
 
 
 RoundValue = np.ndarray | Row | Position | Stack | Active | Going
-"""What is known of a value of the body."""
+"""The known facts about a value of the body."""
 
 
 class NoRoundForm(Exception):
-    """A value that has no such form."""
+    """A value does not have such a form."""
 
 
 _TO_THE_END = 10**9
@@ -86,9 +86,9 @@ class Round:
     """One execution of a body.
 
     Attributes:
-        lanes: Of all rows.
-        reads: By name of a row, where it is read.
-        values: What is known.
+        lanes: Arithmetic on all rows.
+        reads: The source of each row by name.
+        values: Known values.
     """
 
     lanes: Lanes = field(default_factory=Lanes)
@@ -110,10 +110,10 @@ class Round:
                 self.values[value] = known
 
     def row(self, value: ir.Value) -> Row:
-        """The row that a value is.
+        """A value as a row.
 
         Raises:
-            NoRoundForm: It is none.
+            NoRoundForm: It is not a row.
         """
         found = self.values.get(value)
         if isinstance(found, tuple):
@@ -327,7 +327,7 @@ def _type(value: ir.Value) -> TensorType:
 
 
 def _lanes(kind: TensorType | None) -> int:
-    """The lanes of a batch of rows: at most one of its other dimensions may be something else than one."""
+    """The lanes of a batch of rows: at most one of its other dimensions may differ from 1."""
     if kind is None or not kind.shape or not isinstance(kind.shape[-1], int):
         raise NoRoundForm
     if not kind.dtype.is_floating_point() or sum(d != 1 for d in kind.shape[:-1]) > 1:

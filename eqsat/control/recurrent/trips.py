@@ -42,7 +42,7 @@ class Position:
 
 
 def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
-    """An integer that the graph around a loop computes from constants and sizes; None if that is not known."""
+    """An integer that the graph around a loop computes from constants and sizes; None if it is unknown."""
     if value is None or depth > 16:
         return None
     array = number_of(value)
