@@ -56,7 +56,7 @@ def refusals(backend: Backend, region: Region) -> dict[Kernel, str]:
 
 
 def prepared(backend: Backend, run: Run) -> Prepared | None:
-    """What executes a run from Python; None if numpy has to.
+    """The function that executes a run from Python; None if numpy has to.
 
     Raises:
         BackendError: The backend fails.
@@ -153,7 +153,7 @@ def _method(backend: Backend, what: str) -> str:
 
 
 def _line(backend: Backend, error: Exception) -> str:
-    """Where the backend's own file was left: the innermost line of it."""
+    """The innermost line of the backend's own file in a traceback."""
     try:
         own = Path(inspect.getfile(type(backend))).resolve()
     except (TypeError, OSError):  # A class that no file defines.

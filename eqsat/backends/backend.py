@@ -23,7 +23,7 @@ class Primitive:
 
     Attributes:
         kernel: Name of its kernel in the model; empty for a conversion between layouts.
-        implementation: The library's name of it, such as ``brgconv:avx512_core``.
+        implementation: The library's name for it, such as ``brgconv:avx512_core``.
     """
 
     kernel: str
@@ -36,14 +36,14 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A compiled program in this process, as a backend sees it.
+    """A compiled program in this process, for a backend.
 
     Attributes:
-        ffi: Of cffi, with the declarations of :attr:`Code.declarations`.
+        ffi: cffi's object with the declarations of :attr:`Code.declarations`.
         library: Functions by name; those of the backend begin with ``prefix``.
         prefix: Such as ``model_npu``.
-        context: Of the backend, initialized.
-        runs: How many runs the backend has in the program.
+        context: Context of the backend, initialized.
+        runs: Number of the backend's runs in the program.
     """
 
     ffi: Any
@@ -107,7 +107,7 @@ class Backend:
 
     @property
     def prepares(self) -> bool:
-        """Whether it may execute regions from Python."""
+        """Whether it can execute regions from Python."""
         return type(self).prepare is not Backend.prepare
 
     # ---- C ---------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Backend:
 
     @property
     def emits(self) -> bool:
-        """Whether it offers C."""
+        """Whether it can write C."""
         return type(self).emit is not Backend.emit
 
     def require(self, compiler: Sequence[str]) -> None:

@@ -68,7 +68,7 @@ class Writer(ABC):
 
     @abstractmethod
     def offset(self, array: np.ndarray) -> int:
-        """Where a constant lies in the weights, in bytes; each is stored once, at a multiple of 64."""
+        """Position of a constant in the weights, in bytes; each is stored once, at a multiple of 64."""
 
     @abstractmethod
     def constant(self, array: np.ndarray) -> str:

@@ -16,13 +16,13 @@ _LISTED = 4
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the model a backend executes.
+    """The part of the model that a backend executes.
 
     Attributes:
         total: Kernels in regions of the target; from Python those of the regions that were executed.
         refused: Those that it does not execute: name, operator and reason of each.
-        library: How the backend calls what executes the kernels.
-        note: What else is to be said, such as that the model has no region of the target.
+        library: The backend's name for the library that executes the kernels.
+        note: A further remark, such as that the model has no region of the target.
     """
 
     total: int
@@ -41,7 +41,7 @@ class Coverage:
         return found | ({"note": self.note} if self.note else {})
 
     def lines(self, target: str, instead: str) -> list[str]:
-        """The same for a person.
+        """The same as text.
 
         Args:
             target: Name of the target.
@@ -92,7 +92,7 @@ class Tally:
         self._notes[backend.target] = text
 
     def coverage(self) -> dict[str, Coverage]:
-        """What was counted, by target."""
+        """The counts by target."""
         return {target: self._of(target, self._reasons.get(target, {})) for target in sorted(self._libraries)}
 
     def _of(self, target: str, kernels: Mapping[Hashable, tuple[str, str, str]]) -> Coverage:

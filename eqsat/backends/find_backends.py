@@ -23,7 +23,7 @@ GivenBackend = Backend | str | Path
 GROUP = "eqsat.backends"
 """Entry points: ``npu = "my_package.my_module:BACKEND"``, by the name of the target."""
 _ATTRIBUTES = {"target": str, "library": str, "joins": bool, "whole": bool, "free_sizes": bool}
-"""What the attributes of a backend are."""
+"""Types of the attributes of a backend."""
 
 
 def names() -> list[str]:
@@ -35,7 +35,7 @@ def named(target: str) -> Backend:
     """The backend of a target.
 
     Raises:
-        BackendError: There is none of this name, or it cannot be loaded.
+        BackendError: There is no backend of this name, or it cannot be loaded.
     """
     own, installed = _shipped(), _installed()
     if target in own:
@@ -119,7 +119,7 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
     """Backends by target.
 
     Args:
-        model: Whose regions they execute.
+        model: The model whose regions they execute.
         vendors: Names of those that are found by name; None for all of them that have regions in the model.
         backends: Objects and Python files, which are preferred. A warning names those that have no region in it.
 
@@ -150,7 +150,7 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
 
 
 def without_regions(model: ir.Model, backend: Backend) -> str:
-    """What is to be said of a backend whose target has no region in a model; empty if it has one."""
+    """A remark on a backend whose target has no region in a model; empty if it has one."""
     present = _targets(model)
     if backend.target in present:
         return ""

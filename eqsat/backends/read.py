@@ -72,7 +72,7 @@ def plain(attrs: Attrs) -> dict[str, Any]:
 
 
 def places_of(node: ir.Node, function: ir.Function | None) -> list[int]:
-    """Which operand of its kernel each input of a node is: a composite's function leaves absent ones out."""
+    """The operand of its kernel for each input of a node, because a composite's function omits absent operands."""
     return list(range(len(node.inputs))) if function is None else operand_places(function)
 
 
@@ -91,7 +91,7 @@ def known_constants(call: ir.Node | None, function: ir.Function) -> dict[ir.Valu
 
 
 def constant_of(value: ir.Value | None) -> np.ndarray | None:
-    """The elements of an initializer that no caller may override; None of anything else."""
+    """The elements of an initializer that no caller may override; None for any other value."""
     if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
         return None
     return array_of(value.const_value)

@@ -50,7 +50,7 @@ class Dequantized:
     Attributes:
         array: The constant.
         quantized: The integers.
-        scale: One, or one an index of an axis.
+        scale: One scale, or one per index of an axis.
         zero: Likewise; None for zero.
     """
 
@@ -136,9 +136,9 @@ class Region:
         name: Such as ``npu_0``.
         target: Name of the target.
         kernels: In an order of execution.
-        uses: How often each tensor is read, in the region and after it.
+        uses: Number of reads of each tensor, in the region and after it.
         dequantized: Where float constants come from, by the identity of the array.
-        inputs: What it is called with, in the order of its function in the model. Constants are the last ones.
+        inputs: Arguments of its call, in the order of its function in the model. Constants are the last ones.
         outputs: Tensors that it returns, likewise.
     """
 
@@ -156,11 +156,11 @@ class Run:
     """Kernels of a region that a backend takes and that are executed at once.
 
     Attributes:
-        number: Of the run among those of its target in the program.
-        name: Of its first kernel, for messages.
-        region: That it is part of.
+        number: Number of the run among those of its target in the program.
+        name: Name of its first kernel, for messages.
+        region: The region that contains it.
         kernels: In order.
-        inputs: Tensors that are there before; in C ``x0``, ``x1``, ..., dense and row-major. Of a backend that takes
+        inputs: Tensors that exist before it; in C ``x0``, ``x1``, ..., dense and row-major. Of a backend that takes
             whole regions they are those of the region, in its order.
         outputs: Tensors that are read later; in C ``y0``, ``y1``, ..., likewise.
     """

@@ -1,4 +1,4 @@
-"""What commands print about backends: how much they execute, and why not the rest."""
+"""Prints how much of a model backends execute, and why not the rest."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def show_coverage(coverage: Mapping[str, Coverage], instead: str, *, err: bool =
     """How many kernels each backend executes.
 
     Args:
-        coverage: By target.
+        coverage: Coverage by target.
         instead: Where the others run.
-        err: Whether it is printed beside the results of the command.
+        err: Whether to print to stderr, apart from the results of the command.
     """
     for target, one in sorted(coverage.items()):
         for line in one.lines(target, instead):

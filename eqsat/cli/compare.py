@@ -101,7 +101,7 @@ def _to_dict(comparison: Comparison) -> dict[str, Any]:
 def _print(comparison: Comparison, first: Path, second: Path) -> None:
     for difference in comparison.outputs:
         verdict, colour = ("same", "green") if difference.agrees else ("DIFFERENT", "red")
-        # The rest of a long line stands below the name.
+        # The rest of a long line is printed below the name.
         line = fold(f"{' ' * len(verdict)}  {name_of(difference.name)}  {difference}", indent=2)
         echo(line[len(verdict) :], head=verdict, colour=colour)
     if comparison.agrees:

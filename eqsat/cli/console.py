@@ -76,7 +76,7 @@ def fold(text: str, indent: int = 4) -> str:
 
     Args:
         text: The lines.
-        indent: By how much the rest of a line stands further to the right than its beginning.
+        indent: Additional indentation of the continuation of a line.
     """
     from eqsat.report.fitting import hanging
 

@@ -1,4 +1,6 @@
-"""What ``eqsat optimize`` and ``eqsat quantize`` do with a result: print its report, write the report and the model."""
+"""Delivers the result of ``eqsat optimize`` and ``eqsat quantize``: prints its report, writes the report and the
+model.
+"""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ class Finding:
     """One line.
 
     Attributes:
-        topic: What was looked at.
-        found: What there is; empty if it is missing.
-        missing: What is required or what to do, if it is missing.
+        topic: The subject of the check.
+        found: The thing found; empty if it is missing.
+        missing: The requirement or advice if it is missing.
     """
 
     topic: str
@@ -58,7 +58,7 @@ def doctor(as_json: bool) -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """All findings; none of them raises, whatever the machine lacks."""
+    """All findings; none of the checks raises an error on any machine."""
     from eqsat.version import __version__
 
     yield Finding("eqsat", __version__)

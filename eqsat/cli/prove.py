@@ -175,6 +175,6 @@ def _print(found: Equivalence, first: Path, second: Path, saved: Path | None, ve
 
 
 def _with_verdict(step: str, found: Equivalence) -> str:
-    """A step of a chain; a rule with what is proven of it."""
+    """A step of a chain; a rule with its verdict."""
     verdicts = found.trust.verdicts
     return f"{step} ({verdicts[step] or 'no verdict'})" if step in verdicts else step

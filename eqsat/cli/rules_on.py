@@ -68,7 +68,7 @@ def print_effects(
             for i, r in enumerate(rows):
                 if progress is not None:
                     progress(Event("gain", step=i, steps=len(rows)))
-                # What applied nowhere has changed nothing.
+                # Rules that applied nowhere changed nothing.
                 r["gain"] = cost_without(search, r["name"]) - result.cost if r["applied"] else 0.0
         rows.sort(key=lambda r: (-r["gain"], -r["applied"]))
     if as_json:
@@ -93,7 +93,7 @@ def print_effects(
 
 
 def _gain(seconds: float, cost: float) -> str:
-    """What a program costs more without a rule, in seconds and as a share of its cost."""
+    """The additional cost of a program without a rule, in seconds and as a share of the cost."""
     from eqsat import units
 
     share = f" ({units.percent(seconds / cost)})" if seconds and cost else ""
@@ -112,7 +112,7 @@ def _remark(row: Any) -> str:
 
 
 def _refusal(search: Search, name: str) -> str:
-    """What the nearest match of a rule lacks."""
+    """The missing requirement of a rule's nearest match."""
     from eqsat.reasons import nearest
 
     place = nearest(search, next(rule for rule in search.loaded.rules if rule.name == name))

@@ -25,7 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 MODEL = InputPath()
 
 EXECUTION_SECONDS = 60.0
-"""How long a model may be executed where nothing else is said."""
+"""Seconds that a model may be executed by default."""
 
 
 def debug_option(command: _Command) -> _Command:
@@ -338,7 +338,7 @@ def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
         if name in found:
             raise click.BadParameter(f"{name} is given twice")
         try:
-            found[name] = json.loads(value)  # a text that is not JSON stands for itself
+            found[name] = json.loads(value)  # a text that is not JSON means itself
         except (ValueError, RecursionError):
             found[name] = value
     return found

@@ -27,9 +27,9 @@ class FoundRule:
     """A rule that was found.
 
     Attributes:
-        text: The rule as a file has it.
-        is_implied: Whether other rules join the terms that it was made of.
-        places: Where in the model such terms are.
+        text: The rule in the syntax of a file.
+        is_implied: Whether other rules join the terms from which it was made.
+        places: Places of such terms in the model.
     """
 
     rule: Rule
@@ -43,9 +43,9 @@ class Proposal:
     """Two sides of a rule.
 
     Attributes:
-        words: Operators of the left side, of which the name of the rule is made.
-        conditions: What may be required, from nothing to what holds in any case.
-        of_one_shape: Whether the rule is to require that both sides have one shape, where that is a condition at all.
+        words: Operators of the left side, from which the name of the rule is made.
+        conditions: Possible conditions, from none to those that are always true.
+        of_one_shape: Whether the rule requires that both sides have one shape, if they might differ.
     """
 
     left: str
@@ -56,7 +56,7 @@ class Proposal:
 
 
 def accept(proposal: Proposal, names: set[str], seed: int) -> tuple[CandidateVerdict, Rule | None, str]:
-    """The last verdict, and the rule and its text if one holds; its name joins the others."""
+    """The last verdict, and the rule and its text if it holds; its name is then taken."""
     name = _name(proposal.words, names)
     verdict, rule, text = _tried(proposal, name, "real", proposal.conditions[-1], seed)
     if rule is None:
@@ -87,7 +87,7 @@ def _of_one_shape(
 
 
 def needed(found: Sequence[FoundRule], known: Sequence[Rule]) -> list[FoundRule]:
-    """What the others and known rules do not imply; the last are tried first."""
+    """The rules that the others and known rules do not imply; the last ones are tried first."""
     kept = list(found)
     for candidate in reversed(found):
         others = [f.rule for f in kept if f is not candidate]

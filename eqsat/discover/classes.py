@@ -43,16 +43,16 @@ class Twins:
 
 
 class ClassValues:
-    """What is known of the values of all classes.
+    """Sampled values of all classes.
 
     Args:
         saturation: A saturated e-graph.
         taken: Its snapshot.
-        samples: On how many inputs classes are computed.
+        samples: Number of inputs on which classes are computed.
 
     Attributes:
         depth: By class, the longest path to an input within the representatives.
-        compared: How many classes have values.
+        compared: Number of classes with values.
     """
 
     def __init__(self, saturation: Saturation, taken: Snapshot, samples: int = SAMPLES) -> None:
@@ -71,7 +71,7 @@ class ClassValues:
     def twins(self) -> list[Twins]:
         """Classes of equal values, each with the first of its group; those of the fewest steps come first.
 
-        Constants are in none, and neither is what has one value everywhere on all samples.
+        Constants are left out, and so are classes with a single value on all samples.
         """
         alike: dict[object, list[int]] = defaultdict(list)
         for eclass, signs in sorted(self._signs.items()):
@@ -105,7 +105,7 @@ class ClassValues:
         return may_be_equal(self._signs[first], self._signs[second], CLOSE)
 
     def _representatives(self) -> list[ENode]:
-        """An e-node for each class that can have one, after those of its operands; the model's own come first."""
+        """An e-node for each class that can have one, operands first; the model's own are preferred."""
         nodes = self._taken.nodes
         readers: dict[int, list[int]] = defaultdict(list)
         missing: list[int] = []

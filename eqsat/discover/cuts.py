@@ -23,11 +23,11 @@ class Cut:
     """A program whose leaves are classes.
 
     Attributes:
-        leaf: The class, of a leaf.
-        op: The operator, otherwise.
-        output: Which of the operator's results it is.
-        outputs: How many it has if not a single one, else 0.
-        made: How many of the e-nodes rules have made.
+        leaf: The class of a leaf.
+        op: The operator if it is not a leaf.
+        output: Number of the operator's result.
+        outputs: Number of results, 0 for a single one.
+        made: Number of its e-nodes that rules have made.
     """
 
     leaf: int | None = None
@@ -77,7 +77,7 @@ class Cuts:
     """The programs of the classes of a snapshot.
 
     Args:
-        known: The number of the class that stands for a class and for those known to be equal to it.
+        known: Representative of each class among those known to be equal.
         is_number: Whether a class is a constant that a rule can spell.
     """
 

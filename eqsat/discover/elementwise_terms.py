@@ -25,7 +25,7 @@ from eqsat.schema.opset import input_arity, input_dtypes, is_variadic
 from eqsat.schema.types import OpKey
 
 NAMES = "xyzuvw"
-"""Of variables."""
+"""Names of variables."""
 SAMPLES = 600
 DIGITS = 5
 LEAST_DEFINED = SAMPLES // 4
@@ -59,7 +59,7 @@ class ElementwiseTerm:
 
     @cached_property
     def text(self) -> str:
-        """As in a rule file."""
+        """The term in the syntax of a rule file."""
         if self.op:
             return f"{self.op}({', '.join(operand.text for operand in self.operands)})"
         return self.name or f"{self.number:g}"
@@ -78,7 +78,7 @@ class ElementwiseTerm:
 
     @cached_property
     def subterms(self) -> tuple[ElementwiseTerm, ...]:
-        """Itself, and those of its operands, each once."""
+        """The term and all terms in it, each once."""
         return tuple(dict.fromkeys((self, *(below for operand in self.operands for below in operand.subterms))))
 
     @cached_property
@@ -114,20 +114,20 @@ class Pair:
 
 
 class Enumeration:
-    """All terms up to a size, as far as their values differ, and the pairs that are equal.
+    """All terms up to a size with different values, and the pairs with equal values.
 
     Args:
         operators: Names of the default ONNX domain.
         dtype: Element type of the variables.
-        variables: How many.
+        variables: Number of variables.
         numbers: Literals.
         size: The most operators in a term.
-        seed: Of the samples.
+        seed: Seed of the samples.
 
     Attributes:
-        pairs: Each new term beside the first one of the same value.
+        pairs: Each new term with the first one of the same value.
         evaluated: The number of terms whose values were compared.
-        complete: Whether all terms of the size were looked at.
+        complete: Whether all terms of the size were examined.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Enumeration:
         self.evaluated = 0
         self.complete = True
         self._operators = [(name, arity) for name in operators for arity in arities(name)]
-        # Other operators take tensors of one element there, such as the bounds of Clip.
+        # Other operators take tensors of one element here, such as the bounds of Clip.
         self._stretches = {o.op.name: BROADCASTS in o.traits or UNARY in o.traits for o in standard()}
         self._first: dict[bytes, ElementwiseTerm] = {}
         self._values: dict[ElementwiseTerm, np.ndarray] = {}

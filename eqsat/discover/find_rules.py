@@ -1,4 +1,4 @@
-"""Rules over elementwise operators, and rules that a model shows: what a caller asks for and gets."""
+"""The public interface to search for rules over elementwise operators, and for rules in the e-graph of a model."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Discovery:
         text: The same as a rule file in canonical form.
         evaluated: Terms whose values were compared.
         equal: Pairs of terms of equal values.
-        implied: How many of them the given rules already join.
-        refuted: Pairs that are equal on the samples and not on what the check drew.
-        undecided: Pairs that the check had no instance for.
-        complete: False if there were more terms than are looked at.
+        implied: Number of these that the given rules already join.
+        refuted: Pairs that are equal on the samples but not on the instances of the check.
+        undecided: Pairs without an instance in the check.
+        complete: False if there were too many terms to examine.
         uses: Matches of each rule on the model, by name; empty without a model.
-        verdicts: Of the prover on each rule, by name; empty without its solver.
+        verdicts: Verdicts of the prover on each rule, by name; empty without its solver.
         places: Nodes of the model at which a rule was found, by its name.
-        on_model: What was looked at in the model's e-graph; None without a model.
+        on_model: The search in the model's e-graph; None without a model.
     """
 
     rules: tuple[Rule, ...]
@@ -68,7 +68,7 @@ class Discovery:
 
     @property
     def notes(self) -> list[str]:
-        """What was looked at, a line each."""
+        """A report of the search, a line per topic."""
         lines = [
             f"{self.evaluated:,} terms compared, {self.equal:,} equal pairs: {self.implied:,} implied by known rules, "
             f"{self.refuted:,} refuted, {self.undecided:,} without an instance, {len(self.rules):,} new rules"
@@ -185,7 +185,7 @@ def discover_rules(
 
 
 def _proofs(rules: Sequence[Rule]) -> dict[str, ProvenRule]:
-    """The verdicts of the prover by name; none where its solver is not installed."""
+    """The verdicts of the prover by name; empty if its solver is not installed."""
     try:
         return {rule.name: prove_rules(rule)[0] for rule in rules}
     except RuleError:
@@ -193,7 +193,7 @@ def _proofs(rules: Sequence[Rule]) -> dict[str, ProvenRule]:
 
 
 def _documented(found: FoundRule, proof: ProvenRule | None) -> str:
-    """The text of a rule, with what is known of it as its documentation."""
+    """The text of a rule, with its evidence as documentation."""
     head, _, rest = found.text.partition("\n")
     lines = [head]
     if proof is not None:
@@ -228,7 +228,7 @@ def _uses(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
 
 
 def require_enumerable(operators: Sequence[str]) -> None:
-    """Raises a RuleError for operators of which terms cannot be built."""
+    """Raises a RuleError for operators that cannot be part of terms."""
     known = _elementwise()
     for name in operators:
         if name not in known:

@@ -1,7 +1,7 @@
 """The most general pair of terms that a pair is an instance of.
 
-``Div(1, Div(1, Abs(x)))`` is ``Abs(x)`` because ``Div(y, Div(y, z))`` is ``z``. One general rule stands for many pairs,
-which it implies and which then need no check of their own.
+``Div(1, Div(1, Abs(x)))`` is ``Abs(x)`` because ``Div(y, Div(y, z))`` is ``z``. One general rule implies many pairs,
+which then need no check of their own.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ MOST_VARIABLES = 4
 
 
 def most_general(pair: Pair, holds: Callable[[Pair], bool]) -> Pair:
-    """Puts variables in the place of terms, numbers and occurrences of variables, as long as both sides stay equal.
+    """Replaces terms, numbers and occurrences of variables by new variables, as long as both sides stay equal.
 
     Args:
-        pair: Of equal terms.
+        pair: A pair of equal terms.
         holds: Whether both sides of a pair are equal on samples.
     """
     while (wider := next((p for p in _wider(pair) if holds(p)), None)) is not None:
@@ -27,7 +27,7 @@ def most_general(pair: Pair, holds: Callable[[Pair], bool]) -> Pair:
 
 
 def _wider(pair: Pair) -> Iterator[Pair]:
-    """Pairs of which a pair is an instance, with one variable more, or as many and fewer operators."""
+    """More general pairs, with one variable more, or with as many and fewer operators."""
     free = next((name for name in NAMES if name not in pair.left.variables), "")
     if not free:
         return
@@ -46,7 +46,7 @@ def _wider(pair: Pair) -> Iterator[Pair]:
 
 
 def _sound(pair: Pair) -> Iterator[Pair]:
-    """The pair, unless the right side has a variable of its own, or there are too many."""
+    """The pair, unless the right side has a variable of its own or there are too many variables."""
     names = pair.left.variables
     if len(names) <= MOST_VARIABLES and set(pair.right.variables) <= set(names):
         yield pair
@@ -57,7 +57,7 @@ TermPlace = tuple[int, ...]
 
 
 def _places(term: ElementwiseTerm, here: TermPlace = ()) -> dict[ElementwiseTerm, list[TermPlace]]:
-    """Where each variable and each number is."""
+    """The places of each variable and each number."""
     if not term.op:
         return {term: [here]}
     found: dict[ElementwiseTerm, list[TermPlace]] = {}

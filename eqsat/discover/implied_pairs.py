@@ -1,4 +1,4 @@
-"""Which pairs of terms known rules join: one e-graph for many pairs."""
+"""Finds the pairs of terms that known rules join, with one e-graph for many pairs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def not_implied(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType
 
 
 def joined_classes(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
-    """The class of each value, by name, once rules have run: what they join has one class."""
+    """The class of each value, by name, after rules have run."""
     saturation = Saturation(model, rules, [], _LIMITS)
     saturation.run()
     return {value.name or "": eclass for value, eclass in snapshot(saturation).refs.items()}
@@ -64,7 +64,7 @@ def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) ->
         if pair.right.number is None:
             right = name_of(pair.right)
         else:
-            # It stands for a tensor like the left side.
+            # The number becomes a tensor like the left side.
             constants.append(helper.make_tensor(right, kind, SHAPE, [pair.right.number] * math.prod(SHAPE)))
         for name in (left, right):
             # An output is a value of its own, also where a term is a variable.

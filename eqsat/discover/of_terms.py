@@ -1,4 +1,6 @@
-"""From pairs of equal terms to rules: the most general that others do not imply, in the numerics class that holds."""
+"""Makes rules from pairs of equal terms: the most general ones that others do not imply, in the strictest valid
+numerics class.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ AT_ONCE = 5
 
 @dataclass
 class RulesOfTerms:
-    """The rules among terms, and what was looked at.
+    """The rules among terms, and statistics of the search.
 
     Attributes:
-        found: In the order in which they were accepted.
+        found: Rules in the order in which they were accepted.
         evaluated: Terms whose values were compared.
         equal: Pairs of terms of equal values.
-        implied: How many of them the known rules join.
-        verdicts: Of the checks of the others.
-        complete: False if there were more terms than are looked at.
+        implied: Number of these that the known rules join.
+        verdicts: Verdicts of the checks of the others.
+        complete: False if there were too many terms to examine.
     """
 
     found: list[FoundRule]
@@ -50,11 +52,11 @@ def rules_of_terms(
     """The rules that pairs of equal terms are instances of; none of them implies another, or is implied by known ones.
 
     Args:
-        enumeration: Has the pairs.
-        known: Rules.
-        names: Of rules; those that are found get others.
-        seed: Of the instances on which rules are checked.
-        report: Called with the number of pairs looked at, and of all.
+        enumeration: The enumeration of the pairs.
+        known: Known rules.
+        names: Names of rules in use; new rules get other names.
+        seed: Seed of the instances on which rules are checked.
+        report: Called with the numbers of examined pairs and of all pairs.
     """
     return _Search(enumeration, known, names, seed, report).run()
 
@@ -76,7 +78,7 @@ class _Search:
         special: dict[Pair, list[Pair]] = {}
         for pair in waiting:
             special.setdefault(_renamed(most_general(pair, self.enumeration.holds)), []).append(pair)
-        # Where something more general does not hold, or not in this language, its instances may.
+        # If the more general rule does not hold, or cannot be written, its instances may.
         refused = self._look_at(_ranked(list(special)))
         self._look_at(
             self._open(_ranked([pair for general in refused for pair in special[general] if pair != general]))
@@ -133,7 +135,7 @@ def _renamed(pair: Pair) -> Pair:
 
 
 def _ranked(pairs: Sequence[Pair]) -> list[Pair]:
-    """Each pair once up to the names of its variables: small terms first, and of equal size those of more variables."""
+    """Each pair once, up to the names of variables: small terms first, then those with more variables."""
 
     def rank(pair: Pair) -> tuple[int, int, int, str]:
         numbers = pair.left.numbers + pair.right.numbers

@@ -1,8 +1,8 @@
-"""Rules that a model shows: classes of its saturated e-graph that are always equal and that no rule joined.
+"""Finds rules in a model: classes of its saturated e-graph that are always equal and that no rule joined.
 
 Two such classes are cut at classes that they share, and the smallest programs between become a rule, whose variables
-are the cuts. What a check refutes is cut further away, since more of the model may be the reason why it holds:
-``Relu(x) => x`` is wrong, ``Relu(Softmax(x)) => Softmax(x)`` is not.
+are the cuts. A refuted rule is cut further away, since it may hold only because of more of the model: ``Relu(x) => x``
+is wrong, ``Relu(Softmax(x)) => Softmax(x)`` is not.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MOST_PROPOSALS = 300
 
 @dataclass
 class ModelCounts:
-    """What was looked at.
+    """Statistics of the search.
 
     Attributes:
         compared: Classes that have values.
         equal: Pairs of classes of equal values, apart from those that follow from others.
-        implied: Pairs that the known rules join after all, once they are apart from the model.
+        implied: Pairs that the known rules join outside of the model.
         refuted: Proposals that a check refuted.
         undecided: Proposals without an instance.
         rules: Rules that were found.
@@ -52,7 +52,7 @@ class ModelCounts:
 
     @property
     def notes(self) -> list[str]:
-        """The same, a line each."""
+        """The statistics, a line each."""
         lines = [
             f"{self.compared:,} classes of the model compared, {self.equal:,} equal pairs that no rule joined: "
             f"{self.implied:,} implied by known rules, {self.refuted:,} proposals refuted, "
@@ -81,8 +81,8 @@ def rules_of_model(
     """The rules that a model shows beyond the known ones; none of them implies another.
 
     Args:
-        names: Of rules; those that are found get others.
-        report: Called with the number of pairs looked at, and of all.
+        names: Names of rules in use; new rules get other names.
+        report: Called with the numbers of examined pairs and of all pairs.
     """
     saturation = Saturation(model, known, [], LIMITS)
     saturation.run()

@@ -50,7 +50,7 @@ class Spelling:
 
 
 def spellings(sides: Sides, taken: Snapshot) -> list[Spelling]:
-    """The spellings of two programs, the most general first; none where the rule language cannot express them."""
+    """The spellings of two programs, the most general first; empty if the rule language cannot express them."""
     found: dict[tuple[str, str], Spelling] = {}
     levels: tuple[_Attributes, ...] = ("free", "equal", "fixed")
     for attributes in levels:
@@ -65,7 +65,7 @@ def spellings(sides: Sides, taken: Snapshot) -> list[Spelling]:
 
 
 def number_text(taken: Snapshot, eclass: int) -> str:
-    """A constant as a rule says it: one number, or a short list; empty if it is no such constant."""
+    """A constant in the syntax of rules: one number, or a short list; empty if that is not possible."""
     known = taken.value[eclass]
     array = None if known is None else known.numpy()
     if array is None or not array.size or array.dtype.kind not in "iuf":
@@ -161,7 +161,7 @@ def words(cut: Cut) -> list[str]:
 
 
 def conditions(spelling: Spelling, taken: Snapshot) -> list[str]:
-    """What a rule may require of its first variable, from what is always true to what is true in the model."""
+    """Possible conditions on a rule's first variable, from those that are always true to those of the model."""
     leaf = next(iter(spelling.variables), None)
     kind = None if leaf is None else taken.types[leaf]
     if leaf is None or kind is None:

@@ -12,11 +12,11 @@ ClassGroup = list[int]
 
 
 def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[Sign]]]) -> list[ClassGroup]:
-    """The groups, by their first tensor; constants are in none.
+    """The groups by their first tensor, without constants.
 
     Args:
-        tensors: Of both models.
-        signs: What tells their values, by name.
+        tensors: Tensors of both models.
+        signs: Fingerprints of their values, by name.
     """
     buckets: dict[object, list[tuple[int, list[Sign]]]] = {}
     for k in range(len(tensors.values)):
@@ -27,7 +27,7 @@ def groups(tensors: Tensors, signs: tuple[dict[str, list[Sign]], dict[str, list[
     found: list[ClassGroup] = []
     for members in buckets.values():
         found += _alike(members)
-    # What is joined already belongs together even if its values are unknown.
+    # Joined tensors belong together even if their values are unknown.
     grouped = {k for group in found for k in group}
     joined: dict[int, ClassGroup] = {}
     for k in range(len(tensors.values)):

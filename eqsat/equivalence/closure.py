@@ -1,4 +1,5 @@
-"""Which classes of a saturated e-graph are equal once constants are compared by value, and by which steps.
+"""Finds the classes of a saturated e-graph that are equal if constants are compared by value, and the steps that prove
+it.
 
 A step is a rule that united two e-nodes, or that two e-nodes apply one operator to equal operands.
 """

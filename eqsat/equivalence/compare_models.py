@@ -41,9 +41,9 @@ TRACED = 2
 SCALES: tuple[tuple[float, ...], ...] = ((1.0,), (8.0,), (), (0.1,), (30.0,))
 """Factors of the numbers that are drawn, by input; by default, the models' own numbers."""
 NEAR = 1 / 4
-"""Share of the numbers of such an input that are at the models' own, or between two of them."""
+"""Share of the numbers of such an input that are equal to the models' own, or between two of them."""
 MOST_SCALE = 1e6
-"""Greater numbers in a model, such as those that hide positions, are not thresholds of inputs."""
+"""Greater numbers in a model, such as those of masks, are not thresholds of inputs."""
 
 GivenInputs = dict[str, Any]
 
@@ -176,10 +176,10 @@ def _thresholds(numbers: Sequence[float]) -> Sequence[float]:
 
 
 def _scaled(array: Any, scales: Sequence[float], near: Sequence[float], rng: np.random.Generator) -> Any:
-    """Floating-point numbers times a factor, which is drawn for each where there are several.
+    """Floating-point numbers times a factor; if there are several factors, one is drawn for each number.
 
     Args:
-        near: Numbers that a share of them becomes.
+        near: Numbers that replace a share of them.
     """
     if not isinstance(array, np.ndarray) or array.dtype.kind in "biuOUS":
         return array
@@ -199,7 +199,8 @@ def _for_second(both: JoinedModels, arrays: Mapping[str, Any]) -> GivenInputs:
 def _executed(
     both: JoinedModels, drawn: Sequence[GivenInputs], seen: tuple[Observed, Observed], numerics: NumericsClass
 ) -> tuple[int, Counterexample | None, list[str]]:
-    """On how many inputs both models were executed, the first on which they differ, and why there are no more.
+    """The number of inputs on which both models were executed, the first on which they differ, and why there are no
+    more.
 
     Args:
         seen: The runs on the first inputs.
@@ -254,7 +255,7 @@ def _weakest(used: Iterable[str], numerics: Mapping[str, str]) -> NumericsClass:
 def _joints(proof: Proof, trust: TrustInRules, numerics: Mapping[str, str]) -> tuple[Joint, ...]:
     tensors = proof.tensors
     joints = []
-    # Where no rule was needed, the tensors are computed in the same way.
+    # If no rule was needed, the tensors are computed in the same way.
     for step in sorted(proof.steps, key=lambda s: (s.right, s.left)):
         if not set(step.rules) - {CONGRUENT}:
             continue

@@ -24,10 +24,11 @@ MOST_ELEMENTS = 1 << 26
 """Constants with more elements are equal only if they are one."""
 STEPS = 16
 """Units in the last place by which elements of equal constants may differ, as many roundings as folding an operator
-takes. They are those of the terms that an element was computed from (:mod:`eqsat.ops.wide`); of a number that a model
-contains, its own."""
+takes. A unit is that of the terms that an element was computed from (:mod:`eqsat.ops.wide`); for a number in a model,
+its own.
+"""
 LEAST_SCALE = 1 / 4
-"""Of the terms of an element that a rule has computed, beside the greatest element: only the result is kept."""
+"""Terms of an element that a rule has computed, relative to the greatest element: only the result is stored."""
 SAMPLE = 64
 """Elements that are compared first."""
 
@@ -49,13 +50,13 @@ class ClassConstants:
         self._distinct: dict[TensorType, list[int]] = {}
 
     def first(self, eclass: int) -> int:
-        """The class that stands for all constants of this value."""
+        """The class that represents all constants of this value."""
         if eclass not in self._first:
             self._first[eclass] = self._find(eclass)
         return self._first[eclass]
 
     def is_rounded(self, eclass: int) -> bool:
-        """Whether the class equals the one that stands for it only up to rounding."""
+        """Whether the class equals its representative only up to rounding."""
         first = self.first(eclass)
         a, b = self._values.get(eclass), self._values.get(first)
         return first != eclass and a is not None and b is not None and not _same_bits(a.rounded(), b.rounded())
@@ -75,7 +76,7 @@ class ClassConstants:
         return eclass
 
     def value(self, eclass: int) -> Wide | None:
-        """In a wider type if constants may be rounded; None if it cannot be computed."""
+        """The constant, in a wider type if constants may be rounded; None if it cannot be computed."""
         if eclass not in self._values:
             # A class that is needed for its own value has another e-node.
             self._values[eclass] = None
@@ -85,7 +86,7 @@ class ClassConstants:
 
     def _members(self, eclass: int) -> list[ENode]:
         """E-nodes that can be computed. Those of the models come first, because they have no cycles; constants that
-        rules computed come last, because nobody knows their terms.
+        rules computed come last, because their terms are unknown.
         """
         nodes = [self.snapshot.nodes[n] for n in self.snapshot.classes[eclass]]
         last = eclass not in self._given

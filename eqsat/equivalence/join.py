@@ -1,6 +1,4 @@
-"""Loads two models so that they can be compared: what their inputs and outputs are called does not matter, nor the
-names of their free sizes.
-"""
+"""Loads two models for comparison, whatever the names of inputs, outputs and free sizes are."""
 
 from __future__ import annotations
 
@@ -92,8 +90,8 @@ def join(a: GivenModel, b: GivenModel, options: SearchOptions) -> JoinedModels:
 
 
 def _plain(loaded: LoadedInput) -> LoadedInput:
-    """As it was given, before rules were carried out on it, and without eqsat's own operators: what they mean is
-    proven, and not how they are called.
+    """The model as given, before rules were carried out on it, with eqsat's own operators replaced: their meaning is
+    proven, not their names.
     """
     given = loaded.given
     if any(is_own_domain(node.domain) for node in ir.traversal.RecursiveGraphIterator(given.graph)):
@@ -102,7 +100,7 @@ def _plain(loaded: LoadedInput) -> LoadedInput:
 
 
 def _without_annotations(rule: Rule) -> Rule:
-    """What a rule claims of values: the annotations that it makes are identities."""
+    """The part of a rule about values: the annotations on its right side are identities."""
 
     def bare(node: Any) -> Any:
         if not isinstance(node, Build) or node.op not in ANNOTATIONS or node.name is not None:
@@ -158,7 +156,7 @@ def _bound(a: ir.Model, b: ir.Model, pairs: Pairs) -> tuple[dict[str, int], dict
 
 
 def _renamed(a: ir.Model, b: ir.Model, pairs: Pairs) -> dict[str, str]:
-    """By symbol of the second model that of the first."""
+    """Symbols of the first model by those of the second."""
     dims = _dims(a, b, pairs)
     names: dict[str, str] = {}
     for x, y in dims:

@@ -1,11 +1,11 @@
-"""The pieces of both models between cuts, as one model: what one saturation works on.
+"""The pieces of both models between cuts, as one model for one saturation.
 
 At a cut, tensors that may be equal become one input. A piece is the program from such inputs to one tensor. If two
-pieces compute the same from the inputs of the cuts, then their tensors are equal, provided that the tensors are that
-each cut stands for. So all pieces are rewritten at once and none depends on the size of the models.
+pieces compute the same from the inputs of the cuts, then their tensors are equal, provided that the tensors of each cut
+are equal. So all pieces are rewritten at once and none depends on the size of the models.
 
 Longer pieces pass some cuts. The pieces of a group pass the same ones, because a rule joins two programs only if both
-start from the same tensors: a fused operator of one model spans what is cut in the other.
+start from the same tensors: a fused operator of one model may span cuts of the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eqsat.equivalence.tensors import ModelNode, Tensors
 from eqsat.model.unused_names import unused
 
 Leaves = dict[int, set[int]]
-"""By cut (the number of its group) the tensors that it stands for."""
+"""The tensors of each cut, by the number of its group."""
 SHORT = -1
 """The scope of pieces that pass no cut, whose operators all groups share."""
 MOST_PASSED = 24
@@ -34,9 +34,9 @@ class Goal:
 
     Attributes:
         tensor: Its number.
-        group: That of its group.
-        value: In the model of pieces.
-        leaves: What its piece reads.
+        group: Number of its group.
+        value: Its value in the model of pieces.
+        leaves: The tensors that its piece reads.
     """
 
     tensor: int
@@ -50,9 +50,9 @@ class PieceModel:
     """A model of pieces.
 
     Attributes:
-        model: All of them.
-        goals: The tensors that they end with.
-        cuts: By group the input that stands for its tensors.
+        model: All pieces as one model.
+        goals: The tensors at the ends of pieces.
+        cuts: The input that represents the tensors of each group.
     """
 
     model: ir.Model
@@ -225,7 +225,7 @@ class Cutter:
             self._add(operation, here)
 
     def _missing(self, k: int, scope: int) -> tuple[ModelNode, int] | None:
-        """What must be there before an operand can be read."""
+        """The operations that must exist before an operand can be read."""
         tensors, maker = self.tensors, self.tensors.maker(k)
         if maker is None or maker.is_opaque or k in tensors.initial:
             return None

@@ -13,9 +13,9 @@ def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping
     """For each pair of ends the first tensors before it that have no counterpart.
 
     Args:
-        tensors: Of both models.
+        tensors: Tensors of both models.
         ends: Outputs that are not joined, or differ.
-        cuts: By tensor the number of the group of tensors that count as equal here, beside those that are joined.
+        cuts: Groups of tensors that are assumed to be equal here, besides joined ones, by tensor.
     """
     found: list[DivergencePoint] = []
     for left, right in ends:
@@ -32,12 +32,12 @@ def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping
 
 
 def _meets(tensors: Tensors, k: int, cuts: Mapping[int, int]) -> int:
-    """What stands for all tensors that count as equal to one."""
+    """The representative of all tensors that count as equal to one."""
     return -1 - cuts[k] if k in cuts else tensors.joined.find(k)
 
 
 def _first(tensors: Tensors, end: int, cuts: Mapping[int, int]) -> int | None:
-    """The first operation before an end, or the end's own, all of whose operands have counterparts and whose result has
+    """The first operation before an end, or the end's own, whose operands all have counterparts and whose result has
     none.
     """
     other = 1 - tensors.side[end]
@@ -57,7 +57,7 @@ def _first(tensors: Tensors, end: int, cuts: Mapping[int, int]) -> int | None:
 
 
 def _reason(tensors: Tensors, a: int | None, b: int | None, cuts: Mapping[int, int]) -> str:
-    """What distinguishes two operations."""
+    """A key of an operation; different operations have different keys."""
     left = None if a is None else tensors.maker(a)
     right = None if b is None else tensors.maker(b)
     if left is None or right is None or left.op != right.op:

@@ -3,8 +3,8 @@
 1. Tensors that have equal values on random inputs are grouped (:mod:`candidates`).
 2. Both models are cut at these groups, and all pieces go into one e-graph (:mod:`piece`). Its size is that of the
    models, and what rules add stays within a piece.
-3. Pieces that end in one class are equal if what they read is. That is not circular: a tensor counts as joined only
-   once what its piece reads has been joined, starting with inputs and constants.
+3. Pieces that end in one class are equal if the tensors that they read are. That is not circular: a tensor counts as
+  joined only once what its piece reads has been joined, starting with inputs and constants.
 4. Pieces that no rule joins pass further cuts in the next round. What cannot be joined even so is not a cut any more.
 """
 
@@ -188,7 +188,9 @@ class Prover:
     # ---- rounds -----------------------------------------------------------------------------------
 
     def _round(self) -> bool:
-        """Tries the groups that have not been tried, or else makes pieces longer; whether there was anything."""
+        """Tries the groups that have not been tried, otherwise makes pieces longer; returns whether there was anything
+        to try.
+        """
         numbers = [n for n in self._open_groups() if n not in self._tried]
         if not numbers:
             return self._retry()
@@ -231,7 +233,7 @@ class Prover:
             yield batch, cutter.pieces()
 
     def _attempt(self, batch: Sequence[int], pieces: PieceModel) -> None:
-        """Saturates the pieces of some groups and notes what is equal in them."""
+        """Saturates the pieces of some groups and records the equal ones."""
         closure = self._saturated(pieces, self.rules, max(self._depth[n] for n in batch))
         found = _equal(pieces, closure)
         if closure.unions.saturation.stop_reason == "saturated":
@@ -281,7 +283,7 @@ class Prover:
         found: Sequence[tuple[Goal, Goal]],
         chains: Sequence[tuple[str, ...]],
     ) -> frozenset[str]:
-        """Rules that are enough for what was found.
+        """Rules that suffice for the joints.
 
         The shortest chain between two tensors does not name the rules that made its operands equal. So the chains'
         rules alone are tried again, and if they are not enough, all rules that united anything below.
@@ -330,7 +332,7 @@ def _equal(pieces: PieceModel, closure: ConstantClosure) -> list[tuple[Goal, Goa
             known.append(goal)
         else:
             found.append((first, goal))
-        # A tensor may equal one of its own group that it is computed from, such as a sum with zero.
+        # A tensor may equal a tensor of its group that it is computed from, such as a sum with zero.
         own = goal.leaves.get(goal.group, set())
         if len(own) == 1 and closure.same(pieces.cuts[goal.group], goal.value):
             found.append((Goal(next(iter(own)), goal.group, pieces.cuts[goal.group], {goal.group: own}), goal))

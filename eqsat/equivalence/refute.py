@@ -1,8 +1,8 @@
-"""Whether values refute a proof, and which of its rules.
+"""Decides whether values refute a proof, and which of its rules.
 
 An input on which the models differ although rules join their outputs means one of two things. Rules of class ``real``
-change roundings, and a model may magnify these without bound. Any other difference is that of a wrong rule. What
-random roundings of the tensors change as much counts as rounding.
+change roundings, and a model may magnify these without bound. Any other difference is that of a wrong rule. A
+difference that random roundings of the tensors also cause counts as rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eqsat.verify.sides import Perturbation
 SHAKES = 4
 """Runs with random roundings."""
 ROUNDING = 1e-5
-"""Relative size of these; that of the element type where it is larger."""
+"""Relative size of these roundings; that of the element type if it is larger."""
 
 ValuesByTensor = dict[int, Any]
 """By number of the tensor."""

@@ -1,8 +1,8 @@
 """The values of all tensors of two models on the same inputs: which ones may be equal, and where the models differ.
 
 Tensors that are equal on random inputs are worth a proof; all others are not (as in the comparison of circuits by
-simulation and merging: Kuehlmann and Krohm, DAC 1997). A tensor is told by a few sums with random signs, so that no
-values are kept: rounding moves such a sum by little, another value by much.
+simulation and merging: Kuehlmann and Krohm, DAC 1997). A tensor is identified by a few sums with random signs, so that
+no values are stored: rounding changes such a sum little, another value changes it much.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ CLOSE = 1e-3
 """Difference of the sums, relative to the norm of the tensors, up to which they may be equal."""
 
 Sign = tuple[Any, ...]
-"""What tells a tensor on one input: its type and shape, its norm, its sums."""
+"""The fingerprint of a tensor on one input: its type and shape, its norm, its sums."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of a model's tensors on several inputs.
+    """The tensors of a model on several inputs.
 
     Attributes:
-        signs: By name of each tensor of the main graph what tells its values, one for each input.
+        signs: For each tensor of the main graph by name, the fingerprints of its values, one per input.
         outputs: The model's outputs by name, for each input.
-        failure: Why there are no more inputs, empty if there are all.
+        failure: Why there are no more inputs; empty if all were run.
     """
 
     signs: dict[str, list[Sign]]
@@ -71,7 +71,7 @@ def observe(model: ir.Model, inputs: Sequence[InputValues]) -> Observed:
 
 
 def sign_of(value: Any, weights: dict[int, np.ndarray]) -> Sign:
-    """What tells a value.
+    """The fingerprint of a value.
 
     Args:
         weights: Of the sums by number of elements; a new number gets its own.

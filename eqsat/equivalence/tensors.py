@@ -48,7 +48,7 @@ class Partition:
         self._above = list(range(size))
 
     def find(self, k: int) -> int:
-        """The number that stands for the set: its smallest."""
+        """The number that represents the set: its smallest."""
         while self._above[k] != k:
             self._above[k] = self._above[self._above[k]]
             k = self._above[k]
@@ -69,14 +69,14 @@ class Tensors:
     """The tensors of two models.
 
     Attributes:
-        models: Both.
-        values: By number; those of the first model first, each in execution order.
-        side: By number the model.
-        operations: Of the first model, then of the second, in execution order.
-        made_by: By number the operation and which of its outputs it is; None for inputs and initializers.
-        fixed: By number whether it follows from constants.
+        models: Both models.
+        values: Values by number; those of the first model first, each in execution order.
+        side: Model of each value, by number.
+        operations: Operations of the first model, then of the second, in execution order.
+        made_by: Operation and number of the output, by number of the value; None for inputs and initializers.
+        fixed: Whether each value follows from constants, by number.
         initial: Numbers of the initializers.
-        joined: What is known to be equal.
+        joined: The partition into equal tensors.
     """
 
     models: tuple[ir.Model, ir.Model]
@@ -154,7 +154,7 @@ class Tensors:
         return self.values[k].name or ""
 
     def operator(self, k: int) -> str:
-        """What computes a tensor: an operator, or ``constant`` or ``input``."""
+        """The source of a tensor: an operator, or ``constant`` or ``input``."""
         maker = self.maker(k)
         return "constant" if k in self.initial else "input" if maker is None else str(maker.op)
 
@@ -190,12 +190,12 @@ class Tensors:
 
 
 def canonical(attrs: Attrs) -> Hashable:
-    """Attributes by what they mean: bodies without the names of their tensors."""
+    """Attributes by meaning: bodies without the names of their tensors."""
     return tuple((name, _body(v.graph) if isinstance(v, GraphAttr) else v) for name, v in attrs)
 
 
 def _body(graph: ir.Graph) -> Hashable:
-    """A body as nested tuples; what it captures is numbered in order of first use, as among the operands."""
+    """A body as nested tuples; captured values are numbered in order of first use, as among the operands."""
     known: dict[ir.Value, Hashable] = {value: ("input", i) for i, value in enumerate(graph.inputs)}
     for value in graph.initializers.values():
         known.setdefault(value, ("constant", content(value)))
@@ -216,7 +216,7 @@ def _body(graph: ir.Graph) -> Hashable:
 
 
 def content(value: ir.Value) -> Hashable:
-    """What tells the content of an initializer from others."""
+    """A key for the content of an initializer."""
     tensor = value.const_value
     assert tensor is not None
     array = array_of(tensor)

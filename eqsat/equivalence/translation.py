@@ -25,9 +25,9 @@ def prove_result(
 
     Args:
         source: The input.
-        result: What the search made of it.
-        options: Those of the search; its rules were believed already.
-        seed: Of the inputs on which both are executed.
+        result: The result of the search.
+        options: Options of the search, whose rules are trusted.
+        seed: Seed of the inputs on which both are executed.
         progress: Receives events.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What is known of two models: equal, different, or equal on some inputs and not proven."""
+"""The verdict on two models: equal, different, or equal on some inputs and not proven."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Joint:
     Attributes:
         first: Name in the first model.
         second: Name in the second model.
-        operators: That compute them.
-        rules: In order from the first to the second: names of rules, and steps of arithmetic.
+        operators: Operators that compute them.
+        rules: Names of rules and steps of arithmetic, in order from the first tensor to the second.
         numerics: The weakest class of these rules.
         model: ``"first"`` or ``"second"`` if both are tensors of one model.
         proof: The weakest verdict on these rules; None if there is no rule, or none is known of one.
@@ -51,8 +51,8 @@ class DivergencePoint:
     Attributes:
         first: Name in the first model; empty if all of it is joined.
         second: Name in the second model; likewise.
-        operators: That compute them.
-        reason: What keeps them apart.
+        operators: Operators that compute them.
+        reason: Why they are not joined.
     """
 
     first: str
@@ -95,14 +95,14 @@ class Equivalence:
         shared: Tensors that were joined because they are computed in the same way.
         used: All rules that suffice for the proof.
         places: The first tensors that are not joined.
-        counterexample: If the models differ.
+        counterexample: A counterexample if the models differ.
         samples: Number of inputs on which both were executed.
         inputs: Pairs of names that were treated as the same input.
-        notes: What was assumed, a sentence each.
+        notes: Assumptions, a sentence each.
         stop_reason: Why the search for a proof ended early; empty if it did not.
         enodes: Size of all e-graphs.
         seconds: CPU seconds by stage.
-        trust: What is proven of the rules in ``used``, and the weakest link among them.
+        trust: Verdicts on the rules in ``used``, and the weakest link among them.
     """
 
     verdict: Verdict

@@ -25,7 +25,7 @@ def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
     """The array of a ``.npy`` file, or the arrays of a ``.npz`` file by name.
 
     Raises:
-        ValueError: The file cannot be read or holds something else; the text describes what was found.
+        ValueError: The file cannot be read or has other contents; the text describes what was found.
     """
     try:
         with Path(path).open("rb") as file:
@@ -52,7 +52,7 @@ def _member_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarra
 
 
 def _array(file: IO[bytes], size: int) -> np.ndarray:
-    """An array from a file of so many bytes; its header is checked before memory is allocated."""
+    """An array from a file of this many bytes; its header is checked before memory is allocated."""
     try:
         major, minor = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if (major, minor) == (1, 0) else np.lib.format.read_array_header_2_0
@@ -96,7 +96,7 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
     # Not np.savez: an output called "file" would be one of its arguments.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
         for name, array in content.items():
-            # The same bytes each time, as far as the time of writing goes.
+            # A fixed time stamp, so that equal arrays give equal bytes.
             entry = zipfile.ZipInfo(members[name])
             entry.external_attr = 0o600 << 16
             with archive.open(entry, "w", force_zip64=True) as part:

@@ -24,7 +24,7 @@ from eqsat.schema.metadata import REGION
 from eqsat.schema.types import type_of
 
 SAME_INPUTS = "inputs are paired by name, and the rest by position: rename inputs that belong together"
-"""What to do if the inputs of two models do not fit together."""
+"""The advice if the inputs of two models do not correspond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def compare(
     dims: Mapping[str, Bound] | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Execute two models on the same input and compare what they compute.
+    """Executes two models on the same input and compares their outputs.
 
-    Inputs and outputs belong together by name, and those without a namesake by position.
+    Inputs and outputs correspond by name, and those without a namesake by position.
 
     Args:
         a: The model that serves as the reference.
@@ -83,7 +83,7 @@ def compare(
         rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
         atol: Absolute tolerance, added to that.
         dims: Sizes of symbolic dimensions, and the expressions with which ``a`` was loaded.
-        seed: Of the inputs that are drawn.
+        seed: Seed of the drawn inputs.
 
     Raises:
         ExecutionError: The models differ in number or types of inputs, or in number of outputs, or cannot be executed.

@@ -71,7 +71,7 @@ def compile_graph(
     bindings: Bindings | None = None,
     variable: Iterable[ir.Value] = (),
 ) -> CompiledGraph:
-    """Compile a graph, or as much of it as some outputs need.
+    """Compiles a graph, or the part of it that some outputs need.
 
     Args:
         graph: Graph, subgraph or function.
@@ -205,7 +205,7 @@ class _Compiler:
             self._initial[slot] = None
 
     def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> EvaluateOperator | None:
-        """What a backend executes of a call."""
+        """The part of a call that a backend executes."""
         from eqsat.execute.backend_regions import ServedRegion, served
 
         context, function = self._context, self._context.functions[identity]
@@ -376,7 +376,7 @@ def _named(call: EvaluateOperator, place: str) -> EvaluateOperator:
 
 
 def _within(place: str, error: ExecutionError | LimitError) -> EqsatError:
-    """The same error, with the place of the node around it."""
+    """The same error, with the place of the enclosing node."""
     inner = f"{place}, {error.place}" if error.place else place
     return type(error)(error.requirement, place=inner, actual=error.actual, hint=error.hint)
 

@@ -34,9 +34,9 @@ class Difference:
         agrees: Whether all elements are within the tolerance.
         reason: Why elements cannot be compared, such as unequal shapes; empty if they can.
         max_abs_error: Largest absolute difference; infinite where only one is a NaN or an infinity.
-        max_rel_error: That, relative to the largest finite magnitude in the first model's tensor.
+        max_rel_error: The same, relative to the largest finite magnitude in the first model's tensor.
         differing: Elements beyond the tolerance.
-        index: The first of them.
+        index: Index of the first of them.
         values: The values of both models there.
     """
 
@@ -71,16 +71,16 @@ def compare_values(
     atol: float | None = None,
     step: float = 0.0,
 ) -> Difference:
-    """Compare two values: arrays, maps, sequences of either, or absent optionals (None).
+    """Compares two values: arrays, maps, sequences of either, or absent optionals (None).
 
     Args:
-        name: Of the tensor.
-        a: What the first model computes.
-        b: What the second one computes.
+        name: Name of the tensor.
+        a: Value of the first model.
+        b: Value of the second model.
         numerics: ``"exact"``: equal to the bit; else within the tolerance of the element type.
         rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
         atol: Absolute tolerance, added to that.
-        step: Of dequantized integers, which may differ by one as integers may; 0 of other values.
+        step: Scale of dequantized integers, which may differ by one unit; 0 for other values.
     """
     if isinstance(a, dict) and isinstance(b, dict):
         if a.keys() != b.keys():
@@ -110,7 +110,7 @@ def compare_values(
 
 
 def _values(found: dict[Any, Any]) -> np.ndarray:
-    """The values of a map in the order of its keys; numbers of Python stand for float32."""
+    """The values of a map in the order of its keys; Python's numbers become float32."""
     values = np.array([found[key] for key in sorted(found)])
     return values.astype(np.float32) if values.dtype == np.float64 else values
 

@@ -16,12 +16,12 @@ from eqsat.schema.free_sizes import FreeSize
 
 
 def explained(model: ir.Model, inputs: Mapping[str, Any], error: ExecutionError) -> ExecutionError:
-    """The error, or one that names the sizes because of which an operator cannot be executed.
+    """The error, or a clearer one that names the sizes that made an operator fail.
 
     Args:
         model: The model.
         inputs: Arrays by name.
-        error: What happened.
+        error: The original error.
     """
     try:
         free = {name: FreeSize(1, None, 0) for name in symbols(model)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eqsat.backends.backend import Backend
 
 _DEFAULT = object()
-"""Stands for an initializer that is not overridden."""
+"""Placeholder for an initializer that is not overridden."""
 
 
 class Executor:
@@ -65,7 +65,7 @@ class Executor:
         return self._output_names
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Run the model.
+        """Runs the model.
 
         Args:
             inputs: Array by input name, of exactly the declared element type; lists for sequences, None for an
@@ -137,7 +137,7 @@ class Executor:
         return known[name]
 
     def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[Any], tuple[str, ...]]:
-        """Inputs as arrays of the declared types, in order, and which of them override an initializer."""
+        """Inputs as arrays of the declared types, in order, and the initializers that they override."""
         symbols: Symbols = {}
         checked: list[Any] = []
         overridden: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ class Feed:
 
     Args:
         value: The declared input.
-        has_default: Whether an initializer stands in for it.
+        has_default: Whether an initializer is its default.
     """
 
     __slots__ = ("_dims", "_dtype", "_kind", "_maps", "_shape", "_string", "has_default", "name", "optional")
@@ -100,7 +100,7 @@ class Feed:
         """The value for the program: an array of the declared type, a list, or None.
 
         Raises:
-            ExecutionError: It is something else.
+            ExecutionError: The value has another type or shape.
         """
         # The usual case: exactly the declared type.
         if type(given) is np.ndarray and given.dtype == self._dtype and given.shape == self._shape:

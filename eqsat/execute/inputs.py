@@ -24,7 +24,7 @@ from eqsat.schema.chosen_sizes import completed
 from eqsat.schema.types import OpKey
 
 _ELEMENTS = 2
-"""Of a random sequence."""
+"""Length of a random sequence."""
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
 _NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
 MOST_ROUNDS = 3
@@ -56,7 +56,7 @@ def complete_inputs(
         given: Values by input name; the executor checks them.
         dims: Sizes of symbolic dimensions that no given array determines. Expressions are those of a model that was
             loaded with them.
-        seed: Of the random inputs.
+        seed: Seed of the random inputs.
         unknown: The shape of tensors of unknown rank; None if they have to be given.
 
     Raises:

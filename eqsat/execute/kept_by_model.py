@@ -1,4 +1,4 @@
-"""What is made from a model and kept for later runs, as long as nobody changes the model."""
+"""Caches things that are made from a model, as long as the model is not changed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Identity:
 
 
 class Kept(Generic[T]):
-    """Keeps some things that were made from one model; threads may share it.
+    """A cache of things made from one model; threads may share it.
 
     Args:
-        model: What was made before a change of it is forgotten.
-        most: How many are kept. The one that was used longest ago makes room.
+        model: The model; entries from before a change are dropped.
+        most: Greatest number of entries. The least recently used one is dropped.
     """
 
     def __init__(self, model: ir.Model, most: int) -> None:

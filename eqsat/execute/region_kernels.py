@@ -1,4 +1,4 @@
-"""The kernels of a region as backends see them from Python: with the types of the arrays that the region is called on.
+"""The kernels of a region for backends in Python, with the types of the arrays that the region is called on.
 
 Types follow from those of the operands alone. So it makes no difference whether sizes are free in the model, whether
 the region is in the body of control flow, and whether anybody declared types.
@@ -41,13 +41,13 @@ class RegionKernels:
     """Reads the kernels of a region's function.
 
     Attributes:
-        kernels: By node, those whose types are known. A node with graphs has no kernel.
+        kernels: Kernels with known types, by node. A node with graphs has no kernel.
 
     Args:
-        function: Of the region.
-        functions: Those of the model.
-        constants: Values in it that are constant.
-        types: Of its operands that are tensors.
+        function: The region's function.
+        functions: Functions of the model.
+        constants: Constant values in it.
+        types: Types of its operands that are tensors.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RegionKernels:
                 self.kernels[node] = kernel
 
     def region(self, name: str, target: str) -> Region:
-        """All of them."""
+        """All kernels."""
         uses: dict[Tensor, int] = {}
         for value, tensor in self._tensors.items():
             returned = sum(v is value for v in self._function.outputs)
@@ -113,7 +113,7 @@ class RegionKernels:
         return self._is_returned(value) or bool(value.uses())
 
     def _kernel(self, node: ir.Node) -> Kernel | None:
-        """A node as a kernel; None if a type or a size in it is not known, or if it contains graphs."""
+        """A node as a kernel; None if a type or size in it is unknown, or if it contains graphs."""
         composite = composite_of(node, self._functions)
         inner = self._facts
         if composite is None:
@@ -192,11 +192,11 @@ class RegionKernels:
 
 
 class _Facts:
-    """What is known of the values of a function.
+    """Known facts about the values of a function.
 
     Attributes:
-        types: As far as they are known.
-        arrays: Of constants, and of what follows from shapes.
+        types: Types, where known.
+        arrays: Arrays of constants, and of values that follow from shapes.
     """
 
     def __init__(self, types: dict[ir.Value, TensorType], arrays: dict[ir.Value, np.ndarray]) -> None:
@@ -235,7 +235,7 @@ class _Facts:
 
 
 def _inside(composite: ir.Function, call: ir.Node, outside: _Facts) -> _Facts:
-    """What is known of the values of a composite's function when it is called."""
+    """Known facts about the values of a composite's function in a call."""
     formal = [(v, x) for v, x in zip(composite.inputs, call.inputs, strict=False) if x is not None]
     inside = _Facts(
         {v: outside.types[x] for v, x in formal if x in outside.types},

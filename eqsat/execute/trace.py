@@ -73,12 +73,13 @@ class Trace:
         see: Callable[[str, Any], None],
         change: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Run and show every tensor that depends on the inputs, inputs first, each as soon as it is computed.
+        """Runs the model and passes every tensor that depends on the inputs to ``see``, as soon as it is computed;
+        inputs come first.
 
         Args:
             inputs: Array by input name; other names are ignored.
             see: Receives name and value, which it must neither keep nor change.
-            change: Gives what later operators read instead of a result.
+            change: Returns the value that later operators read instead of a result.
 
         Raises:
             ExecutionError: An input is missing or unfit, or an operator cannot be executed.

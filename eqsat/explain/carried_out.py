@@ -1,6 +1,7 @@
-"""Rules that are carried out before the search are the first steps of what comes from their results.
+"""Rules that are carried out before the search become the first steps of the origins.
 
-The search starts from the model that they made, and so do the chains that it finds. The user knows the model before.
+The search, and the chains that it finds, start from the model that these rules made. But the user knows the model
+before.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def from_input(origins: Mapping[str, Origin], changes: Sequence[CarriedOut]) -> 
     """The origins of a result's nodes among those of the model as it was given.
 
     Args:
-        origins: Among the nodes of the model after all changes.
-        changes: In the order in which they were carried out.
+        origins: Origins among the nodes of the model after all changes.
+        changes: Changes in the order in which they were carried out.
     """
     found = dict(origins)
     for change in reversed(changes):

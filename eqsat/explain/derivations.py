@@ -1,9 +1,10 @@
 """How e-nodes were derived from those of the input, found after the search.
 
-A search keeps of each match only what rules read, because most matches never matter. The patterns of the rules that
-made the wanted e-nodes are therefore found once more in the finished e-graph, this time with all of their operators.
-Joined with the answers of the search, they give matches. A derivation is a set of matches in which each starts from
-e-nodes of the input or from what the others make; the one with the fewest matches on its longest way is taken.
+A search stores only the parts of a match that rules read, because most matches never matter. The patterns of the rules
+that made the wanted e-nodes are therefore found once more in the finished e-graph, this time with all of their
+operators. Joined with the answers of the search, they give matches. A derivation is a set of matches in which each
+starts from e-nodes of the input or from what the others make; the one with the fewest matches on its longest way is
+taken.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class RuleApplication:
     """One application of a rule; e-nodes by their numbers in the snapshot.
 
     Attributes:
-        clause: Of the rule; None for the step from an operator to one of its outputs.
-        sites: Those of the pattern.
-        built: Those of the right side.
-        left, right: For each root what was matched, and what is equal to it.
+        clause: Clause of the rule; None for the step from an operator to one of its outputs.
+        sites: E-nodes of the pattern.
+        built: E-nodes of the right side.
+        left, right: The matched e-node of each root, and the one equal to it.
         leaves: Classes that the pattern reads.
     """
 
@@ -50,8 +51,8 @@ class Derivations:
     """The derivations of one e-graph.
 
     Args:
-        saturation: Finished.
-        snapshot: What was read of it.
+        saturation: A finished saturation.
+        snapshot: The snapshot of it.
     """
 
     def __init__(self, saturation: Saturation, snapshot: Snapshot) -> None:
@@ -236,7 +237,7 @@ def _in_order(wanted: int, best: dict[int, RuleApplication]) -> list[RuleApplica
 
 
 def needed(matches: Sequence[RuleApplication], made: Collection[int]) -> list[RuleApplication]:
-    """A derivation without the matches that it does not need, because others of it make the same e-nodes as well.
+    """A derivation without redundant matches, whose e-nodes other matches also make.
 
     Args:
         matches: In an order in which they can be applied; the last one makes what is derived, and stays.

@@ -28,11 +28,11 @@ def explain(saturation: Saturation, snapshot: Snapshot, assembled: Assembled) ->
 
 
 class GraphExplainer:
-    """What is known of the e-nodes of one e-graph.
+    """The known facts about the e-nodes of one e-graph.
 
     Args:
-        saturation: Finished.
-        snapshot: What was read of it.
+        saturation: A finished saturation.
+        snapshot: The snapshot of it.
     """
 
     def __init__(self, saturation: Saturation, snapshot: Snapshot) -> None:
@@ -47,12 +47,12 @@ class GraphExplainer:
 
     @cached_property
     def own(self) -> dict[int, dict[str, None]]:
-        """For each e-node of the input the nodes that it stands for."""
+        """For each e-node of the input the names of the nodes that it represents."""
         return {n: dict.fromkeys(map(self.name, nodes)) for n, nodes in self.nodes.items()}
 
     @cached_property
     def nodes(self) -> dict[int, list[EncodedNode]]:
-        """The same, as the input has them."""
+        """For each e-node of the input the encoded nodes that it represents."""
         found: dict[int, list[EncodedNode]] = {}
         for node in self.saturation.encoding.nodes:
             children = [None if o is None else self.classes[o] for o in node.operands]
@@ -70,7 +70,7 @@ class GraphExplainer:
         return [self.snapshot.refs[v] for v in self.saturation.encoding.values]
 
     def name(self, node: EncodedNode) -> str:
-        """Of a node of the input: that of its first result."""
+        """The name of the first result of a node of the input."""
         values = self.saturation.encoding.values
         return next((name for k in node.results if (name := values[k].name)), "")
 
@@ -205,7 +205,7 @@ class _OfProgram(GraphExplainer):
         return Origin(name, "Identity", tuple(sources), steps)
 
     def _to_constant(self, eclass: int) -> Iterable[DerivationStep]:
-        """The rules that may have made a class a constant. Its e-nodes match no more, so that all are named."""
+        """The rules that may have made a class a constant. Its e-nodes no longer match, so all candidates are named."""
         ops = {self.snapshot.nodes[n].op for n in self.snapshot.classes[eclass]}
         if not self.snapshot.constant[eclass]:
             return

@@ -1,4 +1,4 @@
-"""Matches as terms: what a rule found and what it made, over the tensors of the model."""
+"""Matches as terms over the tensors of the model: what a rule matched and what it built."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Terms:
         self._telling: frozenset[tuple[OpKey, str]] = frozenset()
 
     def before(self, match: RuleApplication) -> str:
-        """What a match found."""
+        """The matched part of a match."""
         return self._all(match.left, match.sites, match)
 
     def after(self, match: RuleApplication) -> str:
-        """What it made."""
+        """The built part of a match."""
         return self._all(match.right, match.built, match)
 
     def _all(self, roots: Sequence[int], inside: Sequence[int], match: RuleApplication) -> str:

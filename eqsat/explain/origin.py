@@ -28,10 +28,10 @@ class DerivationStep:
 
     Attributes:
         rule: Its name.
-        place: ``file:line``, empty for what has no place in a file.
+        place: ``file:line``, empty for a rule without a place in a file.
         numerics: How far the rule may change values; empty for a composite, which computes what it replaces.
-        before: What it matched.
-        after: What it made.
+        before: The matched term.
+        after: The built term.
     """
 
     rule: str
@@ -57,9 +57,9 @@ class Origin:
         name: Its first result.
         op: The operator or composite.
         sources: Nodes of the input that it was made from, and whose results it computes.
-        steps: The rules on the way, in an order in which they can be applied; none for a node of the input itself.
+        steps: The rules on the way, in an order in which they can be applied; empty for a node of the input.
         constants: Those among its operands that the input does not contain.
-        body: Of control flow, in which the node is; empty in the main graph.
+        body: The body of control flow that contains the node; empty in the main graph.
     """
 
     name: str
@@ -131,7 +131,7 @@ def unpack(text: str) -> Origins:
     """The origins that :func:`pack` wrote.
 
     Raises:
-        ModelError: The text is something else.
+        ModelError: The text has another form.
     """
     try:
         rules, rows, *rest = json.loads(unpacked(text, _MOST).decode("utf-8", "surrogatepass"))
@@ -146,11 +146,11 @@ def unpack(text: str) -> Origins:
 
 
 def find(origins: Origins, name: str, place: str = "") -> tuple[Origin, ...]:
-    """The origin of a node of the result, or, for a node of the input, all that were made from it.
+    """The origin of a node of the result, or, for a node of the input, the origins of all nodes made from it.
 
     Args:
-        origins: Of the result.
-        name: Of the node, or of its first result.
+        origins: Origins of the result.
+        name: Name of the node, or of its first result.
         place: The model, for messages.
 
     Raises:

@@ -35,8 +35,8 @@ class MatchAttempt:
             ``"not applied"``: all requirements are met, and the rule did not run, or not to its end; ``"refused"``: the
             operators match, and a condition, an attribute or a type does not; ``"partial"``: some operators match.
         matched: The operators that matched, as terms.
-        operators: How many the pattern has.
-        required, found: What failed first; for the first two outcomes what the rule makes.
+        operators: Number of operators in the pattern.
+        required, found: The first failure; for the first two outcomes, the result of the rule.
     """
 
     node: str
@@ -69,11 +69,11 @@ class Explanation:
     """Why a rule or a composite applied or not.
 
     Attributes:
-        name, place, numerics: Of the rule or composite.
-        outcome: That of the best place; ``"absent"`` if no operator of the pattern is there.
-        remark: What holds for the rule as a whole, such as that the options leave it out; else empty.
-        places: The nearest first.
-        more: How many further places there are, by outcome.
+        name, place, numerics: Those of the rule or composite.
+        outcome: Outcome at the best place; ``"absent"`` if no operator of the pattern occurs.
+        remark: A remark on the whole rule, such as that the options leave it out; otherwise empty.
+        places: The places, nearest matches first.
+        more: Number of further places by outcome.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A place with what ranks it among those of one outcome."""
+    """A place with its rank among those of one outcome."""
 
     place: MatchAttempt
     rank: tuple[float, ...]
@@ -156,7 +156,7 @@ class Why:
             elif seen.at_one == known.at_one and seen.place.found == known.place.found:
                 best[anchor] = replace(known, place=_either(known.place, seen.place))
         found = sorted(best.values(), key=lambda s: s.listed, reverse=True)
-        # Where an operator is part of a nearer match, a smaller part of the pattern says nothing more.
+        # If an operator is part of a nearer match, a smaller match adds no information.
         kept: list[_Seen] = []
         for seen in found:
             if seen.place.outcome != "partial" or not any(
@@ -221,7 +221,7 @@ class Why:
     def _outcome(
         self, clause: CompiledClause, classes: Classes, answer: Answer, number: int, left_out: str
     ) -> tuple[str, str]:
-        """The outcome of a match that meets all requirements, and what to say of it."""
+        """The outcome of a match that meets all requirements, and its description."""
         roots = [classes[v] for v in clause.query.roots]
         if clause.layout is None:
             made = [self.nodes.composite(clause, classes, answer, k) for k in range(len(roots))]
@@ -349,7 +349,7 @@ def _parts_of_match(match: Match) -> list[Match]:
 
 
 def _parts_of(clause: Clause) -> list[Match]:
-    """The operators below the roots, those of large parts first."""
+    """The operators below the roots; operators of large parts come first."""
     below = [m for m in _operators(clause) if not any(m is root for root in clause.roots)]
     return sorted(below, key=lambda m: -len(_parts_of_match(m)))
 

@@ -1,4 +1,4 @@
-"""Quantization: the numbers in a network, the integers that stand for them, and the cost in accuracy.
+"""Quantization: integers for the numbers in a network, and their cost in accuracy.
 
 - ``data`` reads calibration samples; ``histogram`` and ``calibrate`` gather statistics of every float tensor.
 - ``ranges`` chooses ranges from them by ``methods`` (``entropy``, ``squared_error``); ``quantizer`` makes scales and

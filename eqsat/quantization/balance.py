@@ -45,7 +45,7 @@ def balanced(model: ir.Model, scheme: Scheme, calibration: Calibration) -> Schem
     Weights with several readers, and those of operators without moments, are rounded to nearest.
 
     Args:
-        model: The model that was calibrated and that the scheme is for.
+        model: The calibrated model of the scheme.
         scheme: The quantization.
         calibration: Statistics with moments.
     """

@@ -29,12 +29,13 @@ from eqsat.stages.extract import Limited
 
 @dataclass(frozen=True)
 class Roundings:
-    """Which e-nodes round which tensors.
+    """The e-nodes that round each tensor.
 
     Attributes:
-        payers: Per unit the snapshot's e-nodes that round it. A unit is a tensor of the scheme that is rounded for
-            itself; a bias belongs to its weight, a tensor that follows another to that one.
-        units: Per unit the positions in the scheme that are rounded together.
+        payers: The snapshot's e-nodes that round each unit. A unit is a tensor of the scheme that is rounded
+            independently; a bias belongs to the unit of its weight, and a tensor that follows another to that tensor's
+            unit.
+        units: Positions in the scheme that each unit rounds together.
     """
 
     payers: tuple[tuple[int, ...], ...]
@@ -42,7 +43,7 @@ class Roundings:
 
 
 def approximated(scheme: Scheme) -> list[int]:
-    """Positions of the tensors whose integers the e-graph must know; those of a bias follow from its weight's."""
+    """Positions of the tensors whose integers the e-graph must know; those of a bias follow from the weight."""
     return [i for i, tensor in enumerate(scheme.tensors) if tensor.kind != "bias"]
 
 
@@ -50,7 +51,7 @@ def find_roundings(snapshot: Snapshot, scheme: Scheme) -> Roundings:
     """Finds the e-nodes of a saturated e-graph that round tensors.
 
     Args:
-        snapshot: Of an e-graph whose approximations are those of :func:`approximated`, in that order.
+        snapshot: Snapshot of an e-graph with the approximations of :func:`approximated`, in that order.
         scheme: The tensors.
     """
     unit_of, units = _units(scheme)
@@ -108,8 +109,8 @@ def _is_fixed(snapshot: Snapshot, eclass: int) -> bool:
 
 
 def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
-    """Adds classes of moved integers that stand for a float tensor that the scheme does not name."""
-    # Tuples are such classes as well: splitting moves values.
+    """Adds classes of moved integers that represent a float tensor outside of the scheme."""
+    # Tuples are such classes as well, because splitting moves values.
     read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" or n.kind == "part"]
     named = frozenset(rounded)
     waiting = dict.fromkeys(
@@ -162,12 +163,12 @@ TIE = 2e-5
 
 @dataclass(frozen=True)
 class Charged:
-    """A formulation whose programs pay for what they round.
+    """A formulation whose programs pay for rounding.
 
     Attributes:
         formulation: Its problem has one budget for each output. Classes and e-nodes after the last that the
             formulation maps back only carry weights.
-        totals: Per output the noise of everything, relative to the signal.
+        totals: Noise of all roundings at each output, relative to the signal.
     """
 
     formulation: MappedProblem
@@ -175,7 +176,7 @@ class Charged:
     totals: tuple[float, ...]
 
     def rounded(self, choices: Mapping[int, Choice]) -> list[int]:
-        """Positions in the scheme of what a program rounds."""
+        """Positions in the scheme of the tensors that a program rounds."""
         chosen = {choice.node for choice in choices.values()}
         payers = _by_problem_node(self.formulation, self.roundings)
         return sorted(
@@ -215,7 +216,7 @@ def _by_problem_node(formulation: MappedProblem, roundings: Roundings) -> list[l
 
 
 def charge(formulation: MappedProblem, roundings: Roundings, weights: np.ndarray, outputs: Sequence[str]) -> Charged:
-    """Makes programs pay for what they round.
+    """Makes programs pay for rounding.
 
     Args:
         formulation: The problem.

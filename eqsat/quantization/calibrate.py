@@ -1,7 +1,7 @@
 """Calibration: a model is run on samples, and statistics of every float tensor are gathered on the way.
 
-One pass is enough, as the histograms grow. Memory is that of one run (a tensor is released after its last
-reader) and 64 KB for each tensor, however many samples there are.
+One pass is enough, as the histograms grow. Memory is that of one run (a tensor is released after its last reader) and
+64 KB for each tensor, for any number of samples.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class CalibrationProgress:
 
     Attributes:
         stage: ``"calibrate"`` counts samples, ``"choose"`` methods, ``"measure"`` runs.
-        done: How many are done.
-        total: How many there are at most, None where that is not known.
+        done: Number of finished steps.
+        total: Greatest number of steps, None if unknown.
     """
 
     stage: str

@@ -49,7 +49,7 @@ def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, f
     for t in thresholds[::-1].tolist():
         low, high = max(first, side - t), min(last, side + t)
         divergence = _divergence(counts, low, high, side - t if symmetric else low, side + t if symmetric else high)
-        # A draw goes to the wider range, which clips less.
+        # Of equal losses the wider range wins, which clips less.
         if divergence < best_divergence * (1 - 1e-9):
             best, best_divergence = t, divergence
     return -float(min(best, side - first)) * width, float(min(best, last - side)) * width
@@ -77,7 +77,7 @@ def _divergence(counts: np.ndarray, low: int, high: int, start: int, stop: int) 
     q = np.where(inside[present] > 0, spread[present], 0.0)
     if not q.any():
         return np.inf
-    # An outermost bin that was empty itself has nothing in Q: half a value stands for it.
+    # An outermost bin that was empty has nothing in Q: it gets half a value.
     q = np.maximum(q, 0.5)
     q /= q.sum()
     return float(np.sum(p * np.log(p / q)))

@@ -19,13 +19,13 @@ def calibrated_sizes(
     """The free sizes of a model; one without a typical size takes the median of the samples.
 
     Args:
-        model: As loaded.
-        ranges: What the caller says of sizes.
-        samples: Of its inputs, read only if there are free sizes.
+        model: The loaded model.
+        ranges: The ranges that the caller gives.
+        samples: Samples of its inputs, read only if there are free sizes.
 
     Raises:
         QuantizationError: A sample lies outside of a range.
-        ModelError: A range is given for what is not a symbol of the inputs.
+        ModelError: A range is given for a name that is not a symbol of the inputs.
     """
     found = free_sizes(model, ranges)
     if not found:

@@ -23,11 +23,11 @@ class Histogram:
 
     Attributes:
         count: Finite values.
-        nonfinite: NaN and infinities, which nothing else here counts.
+        nonfinite: NaN and infinities, which no other number includes.
         zeros: Values equal to zero.
-        low, high: Extremes; 0 while nothing was seen.
+        low, high: Extremes; 0 before the first value.
         total, squares: Sums of the values and of their squares.
-        width: Of a bin; 0 while nothing but zeros was seen.
+        width: Width of a bin; 0 before the first value other than zero.
         counts: Values by bin (int64[2 * SIDE]); the bin at ``SIDE`` starts at zero.
     """
 
@@ -93,7 +93,7 @@ class Histogram:
         # frexp gives the least power of two above the largest.
         wanted = max(math.ldexp(1.0 / SIDE, math.frexp(largest)[1]), np.finfo(np.float64).tiny)
         if not self.width:
-            # Zeros seen so far are where they belong: bin SIDE holds them at any width.
+            # Earlier zeros need not be moved: bin SIDE holds them at any width.
             self.width = wanted
             return
         while self.width < wanted:

@@ -19,11 +19,11 @@ def layer_rows(
     """The operators that have tensors of a scheme, in execution order.
 
     Args:
-        model: That was calibrated.
-        scheme: Of its tensors.
-        noise: Of each of them.
-        rounded: Positions of those that the result rounds.
-        comparison: The model beside the result.
+        model: The calibrated model.
+        scheme: The scheme of its tensors.
+        noise: Noise of each tensor.
+        rounded: Positions of the tensors that the result rounds.
+        comparison: Comparison of the model and the result.
     """
     nodes = list(model.graph)
     made = {value.name: i for i, node in enumerate(nodes) for value in node.outputs}

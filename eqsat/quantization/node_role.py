@@ -16,7 +16,7 @@ from eqsat.schema.attributes import op_key, to_attrs
 
 
 def role(node: ir.Node, operators: Sequence[str] | None) -> Role | None:
-    """The role of a node, None if it takes no part.
+    """The role of a node in quantization, None if it has none.
 
     Args:
         node: The node.
@@ -24,7 +24,7 @@ def role(node: ir.Node, operators: Sequence[str] | None) -> Role | None:
     """
     op = op_key(node)
     if op in ANNOTATIONS:
-        # A role that concerns values also holds for their integers, whatever operators are requested.
+        # A role for values also applies to their integers, for any requested operators.
         return MOVES_DATA
     if op.domain or has(op, Trait.CONVERTS) or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         return None

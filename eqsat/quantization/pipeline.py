@@ -109,7 +109,7 @@ def _quantized(
     if everything is not None and not options.sweep:
         return _with_provenance(everything, source, original, None)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
-    # What was bound is bound in the folded model.
+    # The folded model contains the bound inputs.
     search = replace(search, dims=dict(sizes), values=None, free_sizes=True)
     found = Search.run(prepared, search, approximations=approximations, progress=progress)
     if everything is None:
@@ -137,7 +137,7 @@ def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> Calib
 
 
 def _affordable_samples(work: int, scheme: Scheme) -> int:
-    """The number of samples for measuring noise, for a model of so many MACs."""
+    """The number of samples for measuring noise, for a model with this many MACs."""
     return max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
 
 

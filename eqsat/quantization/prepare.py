@@ -25,8 +25,8 @@ from eqsat.targets.find_targets import load_targets
 def folded(original: ir.Model, options: SearchOptions, sizes: FreeSizes) -> Result:
     """The model with constants folded into operators with weights, and with the annotations that rules place.
 
-    A normalisation that stays beside its convolution would cost a rounding of its own; a hint gives the type to round
-    to. The cost before is that of the original on the host that the search has.
+    A normalisation outside of its convolution would cost a rounding of its own; a hint gives the type to round to. The
+    cost before is that of the original on the host of the search.
     """
     own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if options.default_rules else []
     own += split(select_rules(options.rules, "real").rules)[0]
@@ -43,7 +43,7 @@ def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> t
     """The present form of the named nodes: the name of a tensor for each that is still computed.
 
     Raises:
-        QuantizationError: There is no such node.
+        QuantizationError: A node does not exist.
     """
     left = {v.name for node in prepared.graph for v in node.outputs}
     by_name: dict[str, ir.Node] = {}

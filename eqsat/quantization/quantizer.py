@@ -49,7 +49,7 @@ class Quantizer:
         return np.clip(np.rint(x / scale), -BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)
 
     def dequantize(self, q: np.ndarray) -> np.ndarray:
-        """The real numbers that integers stand for, as float32."""
+        """The real numbers that integers represent, as float32."""
         return dequantize_linear({"axis": 0 if self.axis is None else self.axis}, q, self.scale, self.zero)
 
     def round_trip(self, x: np.ndarray) -> np.ndarray:

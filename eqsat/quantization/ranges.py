@@ -38,8 +38,8 @@ def ranges(calibration: Calibration, options: Options | None = None) -> dict[str
         options: Method and element type; other options are ignored.
 
     Returns:
-        Range by tensor name. Tensors without elements have none, nor do those with NaN, infinities, or numbers that
-        stand for infinity: the lowest number of float32 in masks would leave nothing of all others.
+        Range by tensor name. Tensors without elements have no range, nor do those with NaN, infinities, or substitutes
+        for infinity: next to the lowest number of float32 in a mask, all others would be rounded to zero.
     """
     options = options or Options()
     found = {
@@ -55,7 +55,7 @@ def ranges(calibration: Calibration, options: Options | None = None) -> dict[str
 
 
 def constant_range(array: np.ndarray) -> Range | None:
-    """The range of known values and zero, None where there can be none."""
+    """The range of known values and zero, None if there is no range."""
     wide = array.astype(np.float64)
     if not array.size or not (np.abs(wide) < _INFINITE).all():
         return None

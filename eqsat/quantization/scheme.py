@@ -4,8 +4,8 @@
 - A result of such an operator is quantized for every reader; a result of another operator, or a value of the caller,
   only for readers that take part.
 - Nothing is quantized between an operator and a Relu or Clip that is its only reader: they are one step.
-- Data movement passes integers on, with their scale and zero point. Neither data movement nor a lone Relu or Clip
-  requests integers where there are none: that would cost accuracy and gain nothing.
+- Data movement passes integers on, with their scale and zero point. Neither data movement nor a lone Relu or Clip makes
+  a float tensor quantized: that would cost accuracy and gain nothing.
 - Constants: weights int8, biases int32 with the scale of the products, other operands like activations.
 """
 
@@ -44,7 +44,7 @@ class QuantizedTensor:
     """One tensor and the integers for it.
 
     Attributes:
-        name: Of the tensor.
+        name: Name of the tensor.
         kind: The role of the tensor. All but activations are constant.
         quantizer: Scale and zero point.
         readers: The readers of the quantized form; None for all, including outputs of the model.
@@ -89,7 +89,7 @@ class Scheme:
 
 
 def make_scheme(model: ir.Model, ranges: Mapping[str, Range], options: Options | None = None) -> Scheme:
-    """Decide which tensors are quantized.
+    """Decides which tensors are quantized.
 
     Args:
         model: A loaded model.

@@ -17,11 +17,9 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")
 @dataclass(frozen=True, slots=True)
 class IntegerShare:
     """Attributes:
-    integer: Kernels that read no float at run time, without conversions.
-    floating: Kernels that read floats, without conversions.
-    conversions: ``QuantizeLinear``, ``DequantizeLinear``, ``Cast``.
-    integer_macs: Multiplications and additions in integers.
-    macs: All of them.
+    integer: Kernels that read no float at run time, without conversions. floating: Kernels that read floats, without
+    conversions. conversions: ``QuantizeLinear``, ``DequantizeLinear``, ``Cast``. integer_macs: Multiplications and
+    additions in integers. macs: All multiplications and additions.
     """
 
     integer: int

@@ -49,7 +49,7 @@ def _search(error: _Error, low: float, high: float) -> tuple[float, float]:
 
 def _best(error: _Error, lows: np.ndarray, highs: np.ndarray) -> tuple[float, float]:
     a, b = (x.reshape(-1) for x in np.meshgrid(lows, highs, indexing="ij"))
-    # Larger ends come first: a draw goes to the wider range.
+    # Larger ends come first: of equal errors the wider range wins.
     found = int(np.argmin(error(a, b)))
     return float(a[found]), float(b[found])
 

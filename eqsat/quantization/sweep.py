@@ -1,7 +1,8 @@
-"""What accuracy costs: the cheapest programs under limits from none to no rounding at all, from one e-graph.
+"""The trade-off of cost and accuracy: the cheapest programs under limits from none to no rounding at all, from one
+e-graph.
 
-The programs and the result know of each other. Whatever keeps a tight limit keeps a loose one as well, so that a bound
-under a loose limit holds under a tight one, and of two programs the one that is worse in everything is left out.
+The programs and the result are compared. A program that keeps a tight limit also keeps a loose one, so a lower bound
+under a loose limit is valid under a tight one; and a program that is worse than another in both is left out.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ def sweep(
     Each program gets an equal part of the time that is left.
 
     Args:
-        charged: The problem, in which programs pay for what they round.
-        noise: Of each tensor.
-        search: That the problem is of.
-        count: Of programs at most, the cheapest and the most accurate among them; limits may lead to the same one.
-        seed: As for the result.
+        charged: The problem, in which programs pay for rounding.
+        noise: Noise of each tensor.
+        search: The search of the problem.
+        count: Greatest number of programs, including the cheapest and the most accurate; limits may lead to the same
+            one.
+        seed: Seed of the extractions, as for the result.
         own: The result, if it comes from the same search.
 
     Returns:
@@ -76,7 +78,7 @@ def bounded(found: Sequence[LimitedProgram]) -> list[SweepPoint]:
 
 
 def without_needless(points: Sequence[SweepPoint], result: SweepPoint | None = None) -> tuple[SweepPoint, ...]:
-    """Programs of which none is worse than another; the result takes the place of those that are worse than it."""
+    """Programs none of which is worse than another; the result replaces those that are worse than it."""
     better = result is not None and any(_is_better(result, p, earlier=False) for p in points)
     every = [*points, result] if result is not None and better else list(points)
     kept = [p for i, p in enumerate(every) if not any(_is_better(q, p, j < i) for j, q in enumerate(every))]
@@ -98,7 +100,7 @@ def _limits(charged: Charged, noise: Noise, count: int, found: list[LimitedProgr
 def _extracted(
     charged: Charged, noise: Noise, search: Search, required: float | None, share: float, seed: int
 ) -> LimitedProgram | None:
-    """None if no program keeps the limit."""
+    """The program, None if no program keeps the limit."""
     limit = math.inf if required is None else 0.0 if math.isinf(required) else relative_noise(required)
     limits = (limit,) * len(noise.outputs)
     limited = charged.limited(limits)

@@ -47,7 +47,7 @@ from eqsat.stages.options import Objective
 ATTEMPTS = 6
 """Extractions at most until the measured error keeps the budget; the last one rounds nothing that adds noise."""
 MARGIN = 0.9
-"""Part of the limit that a repeated extraction may use, relative to what the measurement left."""
+"""Part of the remaining limit after a measurement that a repeated extraction may use."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class WithinBudget:
         return replace(result, summary=summary, seconds=seconds)
 
     def charged(self, search: Search) -> Charged:
-        """The formulation without what the options forbid, and with the costs of rounding."""
+        """The formulation without forbidden e-nodes, and with the costs of rounding."""
         snapshot = search.snapshot
         forbidden = integer_spellings(snapshot, wanted_as_floats(search.model, self.options.integers))
         if self.options.conversions == "fully_integral":

@@ -1,4 +1,4 @@
-"""What the cost of a program is made of: kernels by operator, their launches, dispatch of regions, copies."""
+"""The parts of a program's cost: kernels by operator, their launches, dispatch of regions, copies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class CostPart:
         part: ``"kernels"`` of an operator or composite without their launches, or one of the rest: ``"launches"`` of
             kernels, ``"dispatch"`` of regions, ``"copies"`` between the memories of targets.
         op: The operator or composite; empty for the rest.
-        target: Where.
-        count: How many kernels, or regions.
+        target: The target that runs it.
+        count: Number of kernels or regions.
         cost: Seconds.
-        limits: How many of the kernels spend most time on what, by the target's rates; the most frequent first.
+        limits: Numbers of kernels by the resource that limits them, by the target's rates; the most frequent first.
         measured: Seconds of the kernels in a run of the compiled program, launches included; None where none of them
             was measured.
     """
@@ -79,5 +79,5 @@ def _regions(rows: Iterable[RegionRow]) -> Iterable[CostPart]:
 
 
 def launch(row: KernelRow) -> float:
-    """Seconds of a kernel's launch; none where the target's own cost expression makes the kernel cheaper than that."""
+    """Seconds of a kernel's launch; 0 if the target's own cost expression makes the kernel cheaper than that."""
     return 0.0 if row.work is None or row.work.launch > row.cost else row.work.launch

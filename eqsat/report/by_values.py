@@ -1,4 +1,4 @@
-"""Which operators of the input a kernel stands for, in a program that extraction has chosen but nobody has written.
+"""The operators of the input that each kernel replaces, in a program that extraction chose but that is not written.
 
 Values decide: a class of the e-graph that both programs compute is the same value in both. Such values cut the program
 into pieces, each with the kernels that lead to one of them, and what computes that value in the input, back to values
@@ -23,7 +23,7 @@ class NodeValues:
 def covered(
     before: Sequence[NodeValues], after: Sequence[NodeValues], inputs: Collection[int]
 ) -> list[tuple[int, ...]]:
-    """Per node of the result the nodes of the input that it stands for, in their order.
+    """For each node of the result the nodes of the input that it replaces, in order.
 
     Args:
         before: The input, children first.

@@ -44,7 +44,7 @@ class ChartAxis:
         return cls(label, low - room, high + room, text)
 
     def share(self, value: float) -> float:
-        """Where a value is, from 0 at the low end to 1; values beyond the ends are at them."""
+        """Position of a value, from 0 at the low end to 1; values outside are at the ends."""
         value = min(max(value, self.low), self.high)
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
@@ -69,7 +69,7 @@ class Chart:
     """A chart; marks are drawn in the order in which they are added.
 
     Attributes:
-        title: What a screen reader says.
+        title: Text for screen readers.
         x, y: Its axes.
     """
 

@@ -164,7 +164,7 @@ def _host_rows(assembled: Assembled, priced: PricedGraph) -> tuple[report.HostRo
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
             if reason and not any(node.op in entry.ops for entry in target.supports):
                 reason = near_misses.reason(target, enode, reason)
-            # What runs there is cheaper here only because of what it takes to get there and back.
+            # If it can run there, it is cheaper here only because of dispatch and copies.
             there = pricing.cost(enode, d)
             own = there if not reason and math.isfinite(there) else None
             why = reason or "cheaper on the host, including copies and dispatch"

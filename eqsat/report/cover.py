@@ -1,4 +1,4 @@
-"""Which operators of the input a kernel of the result stands for, by where the kernel comes from."""
+"""The operators of the input that each kernel of the result replaces, according to the kernel's origin."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def covered(before: Graph, after: Graph, origins: Mapping[str, Origin]) -> tuple
 
 
 def shared_costs(comparison: GraphComparison) -> dict[str, tuple[float, float]]:
-    """Per operator of the input its cost there, and what its part of the result costs.
+    """For each operator of the input its cost there, and the cost of its part of the result.
 
-    The cost of a kernel belongs to the operators that it stands for, in proportion to their costs in the input. What a
-    kernel before it stands for already, as for the value that it reads in a rounded form, does not count again.
+    The cost of a kernel is divided among the operators that it replaces, in proportion to their costs in the input.
+    Operators that an earlier kernel replaces, such as that of a value that it reads in rounded form, do not count
+    again.
     """
     before, after = comparison.before.nodes, comparison.after
     found = {node.name: (node.cost, 0.0) for node in before if node.kind not in ("input", "output")}

@@ -1,4 +1,4 @@
-"""The graphs of a report with a place for everything: what the page's script draws, as plain data.
+"""The graphs of a report with positions, as plain data that the page's script draws.
 
 Regions are boxes. Each is laid out by itself and then takes part, as one node, in the layout of the whole; regions are
 convex, so the graph of regions has no cycle.
@@ -24,7 +24,7 @@ LONGEST = 400
 
 
 def script_data(comparisons: tuple[GraphComparison, ...], targets: tuple[str, ...]) -> str:
-    """JSON that can stand in a ``script`` element of a page."""
+    """JSON that can be inside a ``script`` element of a page."""
     data = [_comparison(c, targets) for c in comparisons]
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # In strings only, and there the escapes mean the same; a name can then neither end the element nor begin a comment.

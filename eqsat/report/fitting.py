@@ -14,7 +14,7 @@ from rich.text import Text
 LEAST = 16
 """Characters to which a column of text may shrink before the table counts as too wide."""
 INDENT = 10
-"""Of what follows a line's first word, such as ``verified  ``."""
+"""Column of the text after a line's first word, such as ``verified  ``."""
 
 
 class FittingTable(Table):

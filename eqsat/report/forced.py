@@ -21,9 +21,9 @@ from eqsat.extract.solve import solve
 MOST_VALUES = 6
 """The most values that are examined, with one or two extractions each."""
 MOST_FUSED = 64
-"""Operators of the input for which one kernel is taken to stand."""
+"""Most operators of the input that one kernel is assumed to replace."""
 _TOLERANCE = 1e-6
-"""Of a proof, relative."""
+"""Relative tolerance of a proof."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Forcing:
     """Finds that program.
 
     Attributes:
-        problem: Of the whole model.
-        own: The program that the input is.
+        problem: The problem of the whole model.
+        own: The input as a program.
         positions: Classes that the operator computes; the last one is that of its e-node.
-        target: By number.
+        target: Number of the target.
         contains: Whether an e-node of the problem is the operator, alone or in a composite.
         is_there: Whether the target runs the operator in a program.
         seconds: For all extractions together.
@@ -74,7 +74,7 @@ class Forcing:
                 continue
             bound = min(bound, asked.bound)
             if not self._is_answer(asked):
-                # Such as one that computes the value and does not need it.
+                # Such as a program that computes the value and does not need it.
                 strict = self._only_there(problem, [value], self._plain(nodes))
                 asked = self._asked(self._as_written_after(strict, value), value, seconds)
             if asked is not None and self._is_answer(asked):

@@ -1,4 +1,4 @@
-"""What the gap of a result means, and what can be tried where it is open or the e-graph was not finished."""
+"""The meaning of a result's gap, and advice if it is open or the e-graph was not finished."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMITS = {
     "time limit": "allow more time: --time-limit SECONDS (time_limit=)",
 }
 CLOSED = 1e-5
-"""Gap that is one of arithmetic."""
+"""A smaller gap is rounding."""
 NOTABLE = 0.2
 """Share of the e-nodes from which on a rule is worth a word."""
 
@@ -25,7 +25,7 @@ class Gap:
 
     Attributes:
         meaning: Sentences.
-        advice: What to try, the most promising first; empty where nothing cheaper can be found.
+        advice: Suggestions, the most promising first; empty if nothing cheaper can be found.
     """
 
     meaning: str

@@ -84,7 +84,7 @@ def layered(sizes: Sequence[Point], edges: Sequence[DrawnEdge]) -> GraphDrawing:
 
 
 def _layers(count: int, edges: Sequence[DrawnEdge]) -> list[int]:
-    """Longest path from the top; what reads nothing stands right above its first reader."""
+    """Longest path from the top; nodes without operands are right above their first reader."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:

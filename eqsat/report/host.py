@@ -1,4 +1,4 @@
-"""Why an operator does not run on a target, and what the cheapest equal program costs in which it does.
+"""Why an operator does not run on a target, and the cost of the cheapest equal program in which it does.
 
 That program is found by further extractions (:mod:`eqsat.report.forced`).
 """
@@ -160,7 +160,7 @@ class Placements:
         return self.snapshot.nodes[self.formulation.node[choice.node]]
 
     def _kernels(self, choices: Mapping[int, Choice], position: int) -> list[Choice]:
-        """The kernels of a program that stand for the operator of the input that computes a class."""
+        """The kernels of a program that replace the operator of the input that computes a class."""
         own = needed(self.problem, self.formulation.original) or {}
         if position not in own:
             return []

@@ -91,7 +91,7 @@ def _tiles(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _joined_samples(samples: Sequence[str]) -> str:
-    """What a result was executed on, in one line: what several of them share is said once."""
+    """A line on the inputs of the verification; parts that several of them share are printed once."""
     shared = " at the borders of rewritten pieces"
     there = [text.removesuffix(shared) for text in samples if text.endswith(shared)]
     others = [text for text in samples if not text.endswith(shared)]

@@ -1,4 +1,4 @@
-"""A summary with what was measured of the result as a compiled program: times of kernels, and its memory."""
+"""Adds measurements of the compiled result to a summary: times of kernels, and memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_times(summary: Summary, profile: Profile) -> Summary:
     Raises:
         EqsatError: The profile is one of another model.
     """
-    # In bodies of control flow costs are those of one run, and times those of all.
+    # In bodies of control flow, costs are per run, but times are for all runs.
     known = {row.name for row in summary.kernels if not row.body}
     times: dict[str, float] = {}
     rest: dict[str, float] = {}

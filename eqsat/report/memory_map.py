@@ -77,7 +77,7 @@ def memory_of_plan(plan: Plan, pieces: Sequence[PlanRegion], sizes: Mapping[str,
     Args:
         plan: The program.
         pieces: Its regions in execution order.
-        sizes: Where free sizes are looked at.
+        sizes: Values of the free sizes.
 
     Returns:
         A map for each target that needs memory, except where too many tensors are there at the same time.
@@ -96,7 +96,7 @@ def memory_of_plan(plan: Plan, pieces: Sequence[PlanRegion], sizes: Mapping[str,
             else:
                 rows.append(MemoryRow(names.get(value, ""), str(kind), kind.bytes, 0, first, last))
         if rows and _pairs(rows) <= MOST_PAIRS:
-            # A greedy plan shows where memory goes; generated C searches for a better one.
+            # A greedy plan shows the use of memory; generated C searches for a better one.
             placed = plan_memory([Allocation(r.bytes, r.first, r.last) for r in rows], attempts=0)
             rows = [replace(row, offset=offset) for row, offset in zip(rows, placed.offsets, strict=True)]
             maps.append(_map(target, "plan", placed.size, len(order), rows, sizes, unknown))

@@ -1,4 +1,4 @@
-"""What a result was made from and with: files by their hash, versions, the command line.
+"""Provenance of a result: files with hashes, versions, the command line.
 
 A date would make the same work differ from day to day. It is that of ``SOURCE_DATE_EPOCH``, and left out without it.
 """
@@ -50,7 +50,7 @@ class MadeFrom:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a result was made from and with.
+    """The provenance of a result.
 
     Attributes:
         files: The model and its weights, then rules and targets.
@@ -66,11 +66,11 @@ class Provenance:
 
 
 def provenance(source: GivenModel, model: ir.Model, loaded: LoadedInput | None) -> Provenance:
-    """What a result was made from and with.
+    """The provenance of a result.
 
     Args:
-        source: As given.
-        model: As loaded from it.
+        source: The source that the caller gave.
+        model: The model loaded from it.
         loaded: The rules and the targets; None if there were none.
     """
     files = [_source(source), *_weights(model)]
@@ -106,7 +106,7 @@ def _definitions(kind: SourceKind, files: Iterable[str]) -> Iterable[MadeFrom]:
 
 
 def _file(kind: SourceKind, path: Path, name: str = "") -> MadeFrom:
-    # What is not a regular file, as a pipe is, has been read already and cannot be read again.
+    # Something else than a regular file, such as a pipe, cannot be read again.
     if not path.is_file():
         return MadeFrom(kind, name or path.name, None, "")
     size = path.stat().st_size

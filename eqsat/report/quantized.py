@@ -1,4 +1,4 @@
-"""What a report says of a quantization: errors of outputs, tensors with integers, kernels that stay in floats."""
+"""The part of a report about quantization: errors of outputs, tensors with integers, kernels that stay in floats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class OutputError:
     """How far an output is from the original's, as the ratio of signal to quantization noise in dB.
 
     Attributes:
-        required: At least; None without a limit.
+        required: The least ratio; None without a limit.
         predicted: By the sum of the noise of rounded tensors; infinite without any.
         actual: Measured on calibration samples.
     """
@@ -27,7 +27,7 @@ class QuantizedRow:
 
     Attributes:
         kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
-        dtype: Of the integers.
+        dtype: Element type of the integers.
         rounded: Whether the program uses them.
         noise: SQNR in dB of the worst output if only this tensor is rounded; that of a bias counts with its weight.
     """
@@ -45,11 +45,11 @@ class LayerRow:
 
     Attributes:
         name: Its first result.
-        tensors: How many can have integers.
-        rounded: How many of them the result rounds.
+        tensors: Number of tensors that can have integers.
+        rounded: Number of them that the result rounds.
         noise: SQNR in dB of the worst output if only these tensors are rounded.
         before: Seconds of the operator in floats, on the host.
-        after: Its share of the kernels that stand for it in the result, in proportion to the costs in floats.
+        after: Its share of the kernels that replace it in the result, in proportion to the costs in floats.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Quantization:
         simulate: Whether the integers are only simulated.
         conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
         samples: Calibration samples.
-        extractions: How many it took until the measured error was within the budget.
+        extractions: Number of extractions until the measured error was within the budget.
         integer: Kernels that read only integers; conversions between floats and integers count nowhere.
         floating: Kernels that read floats.
         integer_macs: MACs of the former.

@@ -1,4 +1,4 @@
-"""Which rules made an e-graph large, and where: the first question when a limit ended saturation."""
+"""Finds the rules that made an e-graph large, and where, for searches that a limit ended."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def growth(saturation: Saturation, snapshot: Snapshot, places: Mapping[str, str]
     """The rules that added most e-nodes, the largest first; none if everything was found.
 
     Args:
-        saturation: Finished.
-        snapshot: Of its e-graph.
+        saturation: A finished saturation.
+        snapshot: Snapshot of its e-graph.
         places: ``file:line`` of each rule.
     """
     if saturation.stop_reason == "saturated":
@@ -45,7 +45,7 @@ def growth(saturation: Saturation, snapshot: Snapshot, places: Mapping[str, str]
 
 
 def _tensors(saturation: Saturation, snapshot: Snapshot) -> dict[int, int]:
-    """Per class a value of the model: the one that it is, else the nearest that is computed from it."""
+    """For each class its value of the model, otherwise the nearest value computed from it."""
     made = [saturation.encoding.values[k] for node in saturation.encoding.nodes for k in node.results]
     found: dict[int, int] = {}
     for value in made:

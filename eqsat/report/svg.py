@@ -1,4 +1,5 @@
-"""The graphs of a report as a picture: the input beside the result, in one colour what a kernel replaces.
+"""The graphs of a report as a picture: the input next to the result; a kernel and the operators that it replaces share
+a colour.
 
 For READMEs, slides and papers, where the page with its scripts cannot stand. The places are those of the page.
 """
@@ -18,9 +19,9 @@ GAP, HEAD, MARGIN = 48.0, 30.0, 8.0
 BEYOND, LANE = 90.0, 12.0
 """Edges without a route that are longer pass at this distance from the node above them."""
 TURN = 137.5
-"""Degrees between the hues of two kernels: the golden angle, so that neighbours differ however many there are."""
+"""Degrees between the hues of two kernels: the golden angle, which keeps neighbours different for any number."""
 LETTERS = 22
-"""As many as fit a node."""
+"""Most characters in a node."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1c2430; text-anchor: middle; dominant-baseline: central }
 .head { font-weight: 600; font-size: 14px; text-anchor: start } .note { fill: #5b6675; text-anchor: start }

@@ -60,7 +60,7 @@ def regions(summary: Summary, limit: int | None = None) -> Table:
 
 
 def host_operators(summary: Summary, limit: int | None = None) -> Table:
-    """What stays on the host: operators of one kind and one set of reasons share a row; at most ``limit`` rows."""
+    """Operators that stay on the host; those of one kind and one set of reasons share a row; at most ``limit`` rows."""
     table = FittingTable("on the host", ">count", ">cost", "which", "why")
     groups, left = _cut(group_host_operators(summary.host_operators), limit)
     for group in groups:
@@ -82,7 +82,7 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
 
 
 def cost_parts(summary: Summary) -> Table:
-    """What the cost of the result is made of, the greatest part first."""
+    """The parts of the result's cost, the greatest first."""
     timed = summary.measured is not None
     table = FittingTable(
         "cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by"
@@ -119,7 +119,7 @@ def kernels(summary: Summary) -> Table:
 
 
 def rules(summary: Summary) -> Table:
-    """What each rule that matched did."""
+    """The effect of each rule that matched."""
     table = FittingTable("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
     for row in summary.rules:
         if not row.matches and not row.held_back:
@@ -158,7 +158,7 @@ def errors(quantization: Quantization) -> Table:
 
 
 def floats(quantization: Quantization, limit: int | None = None) -> Table:
-    """What computes with floats: kernels of one kind for one reason share a row; at most ``limit`` rows."""
+    """Kernels that compute with floats; those of one kind and one reason share a row; at most ``limit`` rows."""
     groups: dict[tuple[str, str], list[str]] = {}
     for row in quantization.floats:
         groups.setdefault((row.op, row.reason), []).append(row.name)
@@ -183,7 +183,7 @@ def swept(quantization: Quantization) -> Table:
 
 
 def layers(quantization: Quantization) -> Table:
-    """What each operator costs in floats and in the result, and the effect of rounding it alone."""
+    """The cost of each operator in floats and in the result, and the effect of rounding it alone."""
     table = FittingTable("layer", "operator", ">rounded", ">by itself", ">in floats", ">in the result")
     for row in quantization.layers:
         table.add_row(
@@ -223,7 +223,7 @@ def quantization_lines(quantization: Quantization) -> list[str]:
 
 
 def verification_lines(seen: Verification) -> list[str]:
-    """What was executed, on what, by whom, and what was not."""
+    """The parts that were executed, the samples, the implementations, and the parts that were skipped."""
     if not seen.done:
         return [f"verified  no: {'; '.join(seen.skipped)}"]
     parts = []
@@ -294,7 +294,7 @@ def closing_lines(summary: Summary) -> list[str]:
 
 
 def proof_lines(proof: ModelProof) -> list[str]:
-    """What the proof of the result says."""
+    """The statement of the proof of the result."""
     lines = [f"proof     {proof.statement}"]
     if proof.rules:
         lines.append(f"          by {', '.join(proof.rules)}")

@@ -1,4 +1,4 @@
-"""What a result or a proof rests on: the rules on the way, what is proven of each, and the weakest link among them."""
+"""The rules that a result or a proof depends on, the verdict on each, and the weakest link among them."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRul
 
 
 def trust_of(names: Collection[str], rules: Sequence[Rule]) -> TrustInRules:
-    """The same for rules of some names; a name that no rule has is left out."""
-    # A rule that holds in both directions is two rules of one name.
+    """The same for rules given by name; unknown names are left out."""
+    # A rule in both directions is two rules of one name.
     found: dict[str, list[Rule]] = {}
     for rule in rules:
         if rule.name in names:

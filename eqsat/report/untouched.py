@@ -1,6 +1,6 @@
-"""The summary of a model that is left unchanged: it is too large for an e-graph, or the time was over too early.
+"""The summary of a model that is left unchanged: it is too large for an e-graph, or the time was over.
 
-Nothing is listed by operator.
+It has no lists by operator.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _operations(context: SharedData, kernel: Kernel) -> list[Operation]:
     """The operations of a kernel.
 
     Raises:
-        NoPrimitive: There are none.
+        NoPrimitive: There are no operations for it.
     """
     mapper = Mapper(context)
     mapper.materialize = materialize

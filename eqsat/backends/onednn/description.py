@@ -72,17 +72,17 @@ class Operation:
     """A primitive, or a view; fields as in the generated table.
 
     Attributes:
-        kind: As in ``enum kind`` of the generated program.
+        kind: Name in ``enum kind`` of the generated program.
         dst: Its result.
         src: The tensor that it reads.
         weights: Second operand.
-        bias: One float32 an output channel, in the result's scale.
-        scales: Of the sum of products of integers: one, or one an output channel.
+        bias: One float32 per output channel, in the result's scale.
+        scales: Scales of the sum of products of integers: one, or one per output channel.
         sources: Operands of a concatenation.
-        algorithm: Of those that have several.
+        algorithm: The algorithm, for kinds with several.
         numbers: Further fields by name.
-        posts: What follows on each element.
-        limits: Of an integer result to which values are still to be rounded if something follows.
+        posts: Post-operations on each element.
+        limits: Limits of an integer result, to which values still have to be rounded if post-operations follow.
     """
 
     kind: str
@@ -106,11 +106,11 @@ class Operation:
 
 @dataclass(eq=False, slots=True)
 class Subregion:
-    """What oneDNN executes at once: a region, or as much of one as there are primitives for.
+    """Operations that oneDNN executes together: a region, or the part of it that has primitives.
 
     Attributes:
         name: For messages.
-        operations: In order.
+        operations: Operations in order.
         inputs: Memory of each operand of the group, None where the operations do not read it.
         outputs: Memory of each result.
     """

@@ -43,7 +43,7 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatedTensor:
-    """A concatenation of such tensors."""
+    """A concatenation of these tensors."""
 
     parts: tuple[Quantized, ...]
     axis: int
@@ -162,11 +162,11 @@ class Mapper:
         return found
 
     def emit(self, x: RegionOperand, links: Callable[[Mapper, Operation | None], list[Post]], out: Tensor) -> Operation:
-        """Apply post-operations to an operand, as links of a chain or as an operation of their own.
+        """Applies post-operations to an operand, as links of a chain or as an operation of their own.
 
         Args:
             x: The value that they apply to.
-            links: They, given the operation before which views of operands have to stand.
+            links: Makes them, given the operation that views of operands must precede.
             out: The result.
         """
         self.settle(x)
@@ -195,7 +195,7 @@ class Mapper:
         return operation
 
     def rides(self, r: RegionOperand, out: Tensor, operation: Operation | None) -> Memory:
-        """The second operand of a link, with as many dimensions as the result; it has to be there in time."""
+        """The second operand of a link, with the rank of the result; it must exist before the link."""
         shape = (1,) * (len(out.shape) - len(r.shape)) + tuple(r.shape)
         memory = self.memory(r)
         if operation is not None and memory in self.producers:
@@ -259,7 +259,7 @@ def checked(dtype: ir.DataType) -> ir.DataType:
     """An element type that oneDNN has.
 
     Raises:
-        NoPrimitive: It has not.
+        NoPrimitive: oneDNN does not have it.
     """
     if dtype not in DTYPES:
         raise NoPrimitive(f"tensors of type {dtype.name.lower()}")

@@ -1,4 +1,4 @@
-"""Operations as rows of the tables that the generated program holds; numbers of tensors count over all regions."""
+"""Operations as rows of tables in the generated program; tensors are numbered over all regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.backends.onednn.description import DTYPES, Memory, Operation, Post, S
 from eqsat.text import c_string
 
 Offset = Callable[[np.ndarray], int]
-"""Where a constant lies in the weights, in bytes."""
+"""Position of a constant in the weights, in bytes."""
 
 
 class OperationTables:
@@ -93,7 +93,7 @@ class OperationTables:
 
 
 def _told(number: object) -> bool:
-    """Whether it is other than what C fills in."""
+    """Whether it differs from C's default."""
     return any(number) if isinstance(number, tuple) else number != 0
 
 

@@ -268,7 +268,7 @@ def _quantized_binary(m: Mapper, name: str, x: list[RegionOperand | None], out: 
     rank = len(out.shape)
 
     def links(m: Mapper, o: Operation | None) -> list[Post]:
-        # Without a chain before it, the first link has to be a binary operation, which reads integers.
+        # Without a chain before it, the first link must be a binary operation, which can read integers.
         second = m.rides(b, out, o)
         if name == "QLinearMul":
             off = [Post(LINEAR, 1.0, -za)] if o else [Post("dnnl_binary_sub", operand=scalar(za, rank))] if za else []

@@ -110,7 +110,7 @@ def _row(c: RegionOperand, out: Tensor) -> np.ndarray | None:
 def _product(
     m: Mapper, a: RegionOperand | None, b: RegionOperand | None, out: Tensor, flip_a: bool = False, flip_b: bool = False
 ) -> Operation:
-    """A product of matrices, or of stacks of them; a flipped matrix is a look at it in another order."""
+    """A product of matrices, or of stacks of them; a transposed matrix is a view."""
     if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
         raise NoPrimitive("a product with a vector")
     left, right = m.memory(a), m.memory(b)
@@ -125,7 +125,7 @@ def _product(
 
 
 def _stack(m: Mapper, memory: Memory, rank: int) -> Memory:
-    """As many dimensions as the other operand has."""
+    """A view with the rank of the other operand."""
     lead = rank - len(memory.shape)
     if lead == 0:
         return memory
