@@ -28,8 +28,8 @@ class BodyCost:
     """Seconds of one run of a body.
 
     Attributes:
-        before: As it stands in the input, wholly on the host.
-        after: Of the program that replaces it, with its copies and the dispatch of its regions.
+        before: Cost of the input's body on the host.
+        after: Cost of the program that replaces it, with its copies and the dispatch of its regions.
         bound: No program in its e-graph costs less.
     """
 

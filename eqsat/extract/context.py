@@ -40,9 +40,9 @@ class SharedClasses:
     """Classes that parts share.
 
     Attributes:
-        classes: All of them, with all below them, ascending.
-        results: Those that others read.
-        places: Per result the sets of memories in which it may lie, the one with all of them first.
+        classes: These classes and all classes below them, ascending.
+        results: Those of them that other classes read.
+        places: For each result the sets of memories in which it may lie, the set of all memories first.
         joining: The results that can be in one region with what reads them.
     """
 
@@ -64,7 +64,7 @@ class SharedClasses:
 
 
 def find_context(problem: Problem, dominators: Dominators) -> SharedClasses | None:
-    """What keeps most classes from being separators; None where nothing small does."""
+    """The classes that keep most others from being separators; None if no small set does."""
     if problem.budgets or problem.classes < 2 * LEAST_CLASSES:
         return None
     reach = reach_of(problem, dominators)
@@ -74,7 +74,7 @@ def find_context(problem: Problem, dominators: Dominators) -> SharedClasses | No
         for mask, own in zip(reach, enclosed, strict=True)
         if own.bit_count() >= LEAST_CLASSES and 0 < (mask & ~own).bit_count() <= LARGEST
     )
-    # In an e-graph with cycles, what parts share may be read back from one of them.
+    # In an e-graph with cycles, a shared class may read a part again.
     read = [0] * problem.classes
     for klass, children in zip(problem.node_class.tolist(), problem.children, strict=True):
         for child in children:
@@ -203,6 +203,6 @@ def rest_problem(
 
 
 def chosen_of(problem: Problem, nodes: list[int], choices: dict[int, Choice]) -> dict[int, Choice]:
-    """Choices of a smaller problem as those of the whole; what is not an e-node of it is left out."""
+    """Choices of a smaller problem as choices of the whole; e-nodes outside of it are left out."""
     found = [(nodes[choice.node], choice.target) for choice in choices.values()]
     return {int(problem.node_class[n]): Choice(n, t) for n, t in found if n >= 0}

@@ -11,16 +11,16 @@ from __future__ import annotations
 from eqsat.egraph.limits import LastGuard
 
 WORK_PER_SECOND = 1 / 3
-"""Of a time limit: what extraction may do. Growing the e-graph has as much, and loading takes its time as well."""
+"""Work of extraction per second of a time limit. Growing the e-graph has as much; the rest is for loading."""
 
 
 class Effort:
     """Work that is left, and the guard that ends a search which is many times slower than its work.
 
     Args:
-        work: In units.
+        work: Amount of work in units.
         guard: Ends the work when its time is over; by default there is none.
-        whole: What this is a share of.
+        whole: The effort that this is a share of.
 
     Attributes:
         guard: As given.
@@ -44,7 +44,7 @@ class Effort:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left; work comes first, so that the clock is not named where it has decided nothing."""
+        """Whether nothing is left; work is tested first, so that the clock is only named if it decided."""
         if self._work <= 0.0:
             return True
         if self.guard.is_over():

@@ -12,7 +12,7 @@ from dataclasses import replace
 from eqsat.extract.problem import Choice, Problem
 
 SHARE = 0.2
-"""Of the time for a search, what is kept for the problems with fewer targets."""
+"""Share of the time for a search that is kept for the problems with fewer targets."""
 
 
 def selections(problem: Problem) -> Iterator[tuple[int, ...]]:

@@ -36,7 +36,7 @@ class MappedProblem:
         original: The input's own program on the host, each value computed once; without operators that are too new.
         baseline: Seconds of the unchanged input on the host, including duplicates.
         original_nodes: Snapshot nodes of the input's own operators that run (constants excluded), one entry each.
-        targets: By number, the host first.
+        targets: Targets by number, the host first.
     """
 
     snapshot: Snapshot
@@ -105,7 +105,7 @@ class Pricing:
         return self.costs.family(target, node.op, node.attrs, self.operands(node), self.outputs(node))
 
     def baseline(self, node: ENode) -> float:
-        """Seconds of an operator of the input as it stands, on the host."""
+        """Seconds of an operator of the input, unchanged, on the host."""
         known = node.kind == "op" and self.bodies.knows(node.attrs)
         return self.control(node, "before") if known else self._cost(node, 0)
 
@@ -140,7 +140,7 @@ class Pricing:
         if node.kind == "op":
             outputs = self.outputs(node)
             if node.rule and not any(outputs):
-                return np.inf  # What a rule made and inference cannot type has no price that could be compared.
+                return np.inf  # An e-node from a rule whose type cannot be inferred has no comparable price.
             if target == 0 and self.runtime is not None and not self.runtime.runs(node, outputs):
                 return np.inf
             if target == 0 and self.bodies.knows(node.attrs):
@@ -294,7 +294,7 @@ def _original(
 def find_node(
     snapshot: Snapshot, eclass: int | None, node: EncodedNode, children: tuple[int | None, ...]
 ) -> int | None:
-    """The e-node of a class that stands for a node of the model (operands in either order if they commute)."""
+    """The e-node of a class that represents a node of the model (operands in either order if they commute)."""
     if eclass is None:
         return None
     wanted = sorted_operands(children)

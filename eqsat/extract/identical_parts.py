@@ -74,7 +74,7 @@ def form_of(problem: Problem, leaves: set[int]) -> CanonicalProblem:
 
     Args:
         problem: The problem, without budgets.
-        leaves: Classes with one e-node, which stands for all that is below.
+        leaves: Classes with one e-node, which represents everything below.
     """
     problem, base = _without_base(problem, leaves)
     finite = [array[np.isfinite(array)] for array in (problem.cost, problem.copy_in, problem.copy_out)]
@@ -115,7 +115,7 @@ def form_of(problem: Problem, leaves: set[int]) -> CanonicalProblem:
 
 
 def _without_base(problem: Problem, leaves: set[int]) -> tuple[Problem, float]:
-    """Leaves that each program contains cost nothing on their cheapest target; what they cost there."""
+    """Makes leaves that each program contains free on their cheapest target, and returns their cost there."""
     if not leaves:
         return problem, 0.0
     always = set(members(Dominators(problem).of_roots(), problem.classes).tolist())

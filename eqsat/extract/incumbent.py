@@ -42,5 +42,5 @@ class Incumbent:
             self.report(step, self.cost, self.bound)
 
     def closed(self, gap: float) -> bool:
-        """Whether the program is proven to cost at most so much more than the best, relatively."""
+        """Whether the program is proven to cost at most this much more than the best, relatively."""
         return self.choices is not None and self.cost - self.bound <= gap * abs(self.cost)

@@ -1,4 +1,4 @@
-"""A search for the best program of a problem by way of other problems, and what it has found so far."""
+"""A search for the best program of a problem by way of other problems, and its state so far."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from eqsat.extract.program_cost import needed, program_cost
 
 
 class IndirectSearch:
-    """What such searches have in common.
+    """The common part of such searches.
 
     Args:
         problem: A reduced problem.
-        effort: What may be done.
+        effort: The work that may be done.
         gap: Relative gap at which to stop.
-        seed: Of the solver.
+        seed: Seed of the solver.
 
     Attributes:
         choices: The best program found, None if there is none.
         cost: Its cost.
         bound: No program costs less.
-        seconds: By step.
+        seconds: Seconds by step.
     """
 
     def __init__(self, problem: Problem, effort: Effort, gap: float, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Which e-nodes a program may contain whose file must not exceed an opset."""
+"""The e-nodes that a program may contain if its file must not exceed an opset."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Newest:
         return needed if needed > self.bound else None
 
     def inside(self, attrs: Attrs) -> list[Newer]:
-        """What is too new in the bodies of a node, as they will be written."""
+        """Operators that are too new in the bodies of a node, in their written form."""
         graphs = (value.graph for _, value in attrs if isinstance(value, GraphAttr))
         return [one for graph in graphs if graph not in self._searched for one in self._inside(graph)]
 

@@ -26,7 +26,7 @@ INF = float("inf")
 ALIKE = 2
 """Parts of one size that are expected to differ."""
 LEAST_SHARE, MOST_SHARE = 0.1, 0.6
-"""Of the work that is left, what one part may do."""
+"""Share of the remaining work for one part."""
 
 
 class SearchApart(Protocol):
@@ -38,14 +38,14 @@ class SearchApart(Protocol):
 
 
 class PartwiseSearch:
-    """Search for the best program of a reduced problem.
+    """Searches for the best program of a reduced problem.
 
     Args:
         problem: The problem.
         start: A program, None if there is none.
-        effort: What may be done.
+        effort: The work that may be done.
         gap: Relative gap at which to stop.
-        seed: Of the solver.
+        seed: Seed of the solver.
         best: The best program of the whole so far.
         known: Solutions of parts.
         easiest: The finished search for the same problem in which more is allowed.
@@ -149,7 +149,7 @@ class PartwiseSearch:
         """The best program of a part and its bound."""
         if self.easiest is None:
             return self._searched(problem, greedy(problem), effort)
-        # What is not allowed makes e-nodes useless.
+        # Forbidden choices make other e-nodes useless.
         reduced = reduce_problem(problem)
         if not reduced.feasible:
             return Incumbent(None, INF, INF)
@@ -177,7 +177,7 @@ class PartwiseSearch:
         """Whether all at and below a part's root costs so much more than in the easiest problem that the whole does."""
         if self.easiest is None or part.root is None or not self.dominators.of_roots() >> part.root & 1:
             return False
-        # Where fewer results may join, a problem may fall into other parts: then nothing can be compared.
+        # With fewer joining results, a problem may fall into other parts, which cannot be compared.
         if not any(key[0] == part.root for key in self.easiest._bound):
             return False
         more = INF

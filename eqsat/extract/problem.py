@@ -20,9 +20,9 @@ class Budget:
     """A linear row ``sum(weight[n] for chosen n) <= limit``, for any target on which n runs.
 
     Attributes:
-        name: For messages, such as ``"quantization noise"``.
+        name: Name for messages, such as ``"quantization noise"``.
         weight: Shape (nodes,), non-negative.
-        limit: In the weights' unit.
+        limit: The limit, in the unit of the weights.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Problem:
     in every memory from the start).
 
     Attributes:
-        targets: Names; T of them.
+        targets: Names of the T targets.
         node_class: Shape (nodes,): the class each e-node belongs to.
         children: Per e-node the distinct classes it reads, ascending.
         cost: Shape (nodes, T), seconds; ``inf`` where the target cannot run the e-node.

@@ -22,7 +22,7 @@ class RelaxedSearch(IndirectSearch):
     """Search the relaxed problem part by part; its best program gets its exact price."""
 
     def run(self) -> bool:
-        """Search if the relaxed problem has a context and smaller parts; whether it has."""
+        """Searches if the relaxed problem has a context and smaller parts; returns whether it has."""
         fewer = recomputed(self.problem, Dominators(self.problem))
         if not fewer:
             return False
@@ -39,7 +39,7 @@ class RelaxedSearch(IndirectSearch):
 
 
 def recomputed(problem: Problem, dominators: Dominators) -> dict[int, tuple[int, ...]]:
-    """The e-nodes that compute something once more, each with what it reads besides."""
+    """The e-nodes that compute something again, each with the further classes that it reads."""
     found: dict[int, tuple[int, ...]] = {}
     for options in dominators.options:
         for node in options:

@@ -1,4 +1,4 @@
-"""Which operators rules may make for the host: those that ONNX Runtime runs, if it runs the model.
+"""The operators that rules may make for the host: those that ONNX Runtime runs, if it runs the model.
 
 A rule must not replace a form that runs by one that does not.
 """

@@ -39,7 +39,7 @@ LEAST_GAIN_JOINING = 4
 OPEN = 10
 """Times the gap by which the easiest case may be open if the others are to be searched."""
 KEPT = 0.5
-"""Of the work, what the search without a context has at least."""
+"""Least share of the work for the search without a context."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SharedSearch(IndirectSearch):
         self.joining = joining
 
     def run(self) -> bool:
-        """Search if the problem has a context that makes its parts smaller; whether it has."""
+        """Searches if the problem has a context that makes its parts smaller; returns whether it has."""
         dominators = Dominators(self.problem)
         context = find_context(self.problem, dominators)
         if context is None or (context.joining and not self.joining):
@@ -99,7 +99,7 @@ class SharedSearch(IndirectSearch):
 
     def _least_bound(self, context: SharedClasses, cases: Sequence[_Case], easiest: PartwiseSearch) -> float:
         """The least bound of all cases, of which the first one is the easiest; better programs are found on the way."""
-        # What is left costs no less with fewer memories: bounds hold for the states below.
+        # With fewer memories the rest costs no less, so bounds also hold for the states below.
         bounds = [(cases[0].state, easiest.bound)]
         lower = INF
         for case in sorted(cases[1:], key=lambda case: (-sum(map(len, case.state)), case.bound)):

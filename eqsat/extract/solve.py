@@ -31,7 +31,7 @@ from eqsat.extract.shared import KEPT, SharedSearch, search_apart
 
 INF = float("inf")
 MOST = 0.8
-"""Of the work, what the relaxed search may do: where it leaves a gap, the search of the whole rarely closes it."""
+"""Share of the work for the relaxed search: if it leaves a gap, the search of the whole rarely closes it."""
 SLOW = 10_000
 """E-nodes from which on reducing a problem takes seconds, and a first program is made before."""
 

@@ -102,7 +102,7 @@ def _free_classes(problem: Problem, dominators: Dominators) -> frozenset[int]:
 
 
 def _is_counted_once(problem: Problem, dominators: Dominators, parts: list[Part], free: frozenset[int]) -> bool:
-    """Whether no region can have free classes of two parts, unless it has the separator between them."""
+    """Whether no region can have free classes of two parts unless it contains the separator between them."""
     able = np.isfinite(problem.cost)
     for target in np.flatnonzero(problem.dispatch > 0).tolist():
         joining = {c for c in free if able[dominators.options[c][0], target]}
@@ -155,7 +155,7 @@ def enclosed_sets(
     The dominator tree of the class graph, from one root above all. An order of the classes by components is not enough
     to compute it: within a cycle, a class may come before the only one that leads to it.
     """
-    import networkx as nx  # which small problems do not need
+    import networkx as nx  # not needed by small problems
 
     top = problem.classes
     graph: nx.DiGraph[int] = nx.DiGraph()

@@ -24,8 +24,8 @@ class ExtractedProgram:
     """A chosen program.
 
     Attributes:
-        assembled: The plan, and the e-nodes that it consists of.
-        regions: In execution order, those of the host too.
+        assembled: The plan and its e-nodes.
+        regions: Regions in execution order, including those of the host.
     """
 
     assembled: Assembled
@@ -50,14 +50,14 @@ def assemble(
     """Makes a plan of an extraction's choices.
 
     Args:
-        priced: What was chosen from.
-        solution: What was chosen.
-        targets: Whose ``annotate`` clauses count.
+        priced: The problem.
+        solution: The solution.
+        targets: The targets whose ``annotate`` clauses count.
         functions: Partition functions by the name of their composite.
-        counts: By target the number of the last region that has a name.
+        counts: Number of the last named region by target.
 
     Raises:
-        OptimizationError: A partition function does something else than to annotate.
+        OptimizationError: A partition function does more than annotate.
     """
     formulation = priced.formulation
     # After the classes of the e-graph there may be some that only carry weights.
@@ -74,7 +74,7 @@ def export(
     """Writes a program as an ONNX model; the original supplies what the program does not contain.
 
     Args:
-        program: What was chosen.
+        program: The chosen program.
         original: The input model.
         bodies: Replacements for the bodies of control flow that the host executes.
     """

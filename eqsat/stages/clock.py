@@ -1,4 +1,4 @@
-"""What a composition of stages may do, the time each stage took, and the receiver of events.
+"""The limits of a composition of stages, the time of each stage, and the receiver of events.
 
 Stages count their work against the seconds of a limit; only the last guard looks at the clock.
 """
@@ -22,7 +22,7 @@ class Clock:
     Args:
         limit: Seconds whose work may be done, on a usual machine.
         progress: Receives the events.
-        guard: Of the composition that this is a part of; by default one that begins now.
+        guard: The guard of the enclosing composition; by default one that begins now.
 
     Attributes:
         limit: As given.

@@ -1,7 +1,7 @@
 """Which domains the operators of a result may come from: ``ops="onnx"`` keeps to the standard.
 
 An operator with a body, of eqsat or of a user, is a function in the saved file, and so runs everywhere. The others are
-operators that the runtime must know. Those of the model itself stay; no rule and no composite makes others.
+operators that the runtime must know. Those of the model itself stay; rules and composites add none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STANDARD = "onnx"
 
 
 def domains(ops: str | Sequence[str], declared: Iterable[DeclaredOperator] = ()) -> frozenset[str] | None:
-    """The domains that names stand for; None for all.
+    """The domains that names denote; None for all.
 
     Args:
         ops: Names of domains, also as one text with commas; empty for all.

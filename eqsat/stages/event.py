@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of one stage. What does not apply, or is not known yet, is None.
+    """One step of one stage. Fields that do not apply, or are not known yet, are None.
 
     Attributes:
         stage: Name of the stage, see :mod:`eqsat.stages`.

@@ -57,11 +57,11 @@ def extract(
 
     Args:
         formulation: The problem.
-        clock: Of the composition.
-        objective: Which program.
-        seed: Of a random one.
+        clock: Clock of the composition.
+        objective: The kind of program.
+        seed: Seed of a random one.
         limited: The same problem within a budget.
-        share: How much of the work that goes with the limit may be done.
+        share: Share of the limit's work that may be done.
         original: The program to beat; by default the input's own.
     """
     problem = formulation.problem
@@ -74,7 +74,7 @@ def extract(
             guard=clock.guard,
             objective=objective,
             seed=seed,
-            # Where programs are restricted, the input's own need not be one of them.
+            # If programs are restricted, the input's own may not be one of them.
             incumbent=original if needed(problem, original) is not None else None,
             progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
         )

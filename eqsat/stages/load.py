@@ -87,13 +87,13 @@ class LoadedInput:
 
     @property
     def strange(self) -> list[Rule]:
-        """Those of them, and of the claims, that do not ship with eqsat."""
+        """The rules and claims among them that do not ship with eqsat."""
         others = (rule for rule in (*self.every_rule, *self.claims) if not is_shipped(rule.place.file))
         return list(dict.fromkeys((*others, *self.turned)))
 
     @property
     def claims(self) -> list[Rule]:
-        """What the targets claim of operators as which their composites are written."""
+        """The claims of targets about operators as which their composites are written."""
         return claims_of(self.targets)
 
 
@@ -112,8 +112,8 @@ def prepare(model: ir.Model, options: SearchOptions) -> LoadedInput:
     """The same for a model that is loaded already, or was written by eqsat.
 
     Args:
-        model: With the sizes of its symbolic dimensions; it is not changed.
-        options: Those of the search.
+        model: The model with the sizes of its symbolic dimensions; it is not changed.
+        options: Options of the search.
     """
     return _loaded(lambda: model, options)
 
@@ -196,7 +196,7 @@ def inside(loaded: LoadedInput, body: ir.Model) -> LoadedInput:
 
 
 def sizes_inside(sizes: FreeSizes, body: ir.Model) -> FreeSizes:
-    """The free sizes of a body: those of the model around it, and its own."""
+    """The free sizes of a body: those of the enclosing model, and its own."""
     return {name: sizes.get(name, size) for name, size in free_sizes(body, {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""What a summary says of a newest opset: what a program without it would cost, and the operators of that program."""
+"""Notes on the limit of the opset: the cost of the best program without the limit, and its newer operators."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MOST_OPERATORS = 5
 LEAST_GAIN = 1e-3
 """The part of the cost by which a program must be cheaper to be worth a note."""
 SHARE = 0.25
-"""Of the work of an extraction, to find that program."""
+"""Share of an extraction's work for finding that program."""
 
 
 def about_opset(replaced: Mapping[OpKey, int], priced: PricedGraph, solution: Solution, clock: Clock) -> list[str]:
-    """The notes; none where no newer operator would have been cheaper.
+    """The notes; empty if no newer operator would have been cheaper.
 
     Args:
-        replaced: Operators of the input whose definitions stand for them, with the opsets that they need.
-        priced: What the program was chosen from.
+        replaced: Operators of the input that were replaced by their definitions, with the opsets that they need.
+        priced: The problem that the program was chosen from.
         solution: The program.
-        clock: Of the composition.
+        clock: Clock of the composition.
     """
     newest = priced.pricing.newest
     if newest is None:
@@ -43,7 +43,7 @@ def about_opset(replaced: Mapping[OpKey, int], priced: PricedGraph, solution: So
 
 
 def replaced_note(replaced: Mapping[OpKey, int], bound: int) -> str:
-    """The note on operators of the input whose definitions stand for them."""
+    """The note on operators of the input that were replaced by their definitions."""
     return f"replaced by definitions of opset {bound}: {_listed(replaced)}"
 
 

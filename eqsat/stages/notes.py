@@ -1,6 +1,6 @@
-"""What a summary says about a model: whether it was exported for training, and what its free sizes mean.
+"""Notes of a summary on the model: whether it was exported for training, and the effect of free sizes.
 
-Costs are taken at some sizes, and not all that could be applied at these can be applied at all.
+Costs are taken at some sizes; rules that could be applied at these may not be valid at all sizes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _trains(node: ir.Node) -> bool:
 
 
 def about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:
-    """What free sizes kept from being applied, most often first."""
+    """Rules that did not apply because of free sizes, the most frequent first."""
     rows = sorted((s for s in statistics if s.undecided), key=lambda s: (-s.undecided, s.name))
     shown = [f"{s.name} ({s.undecided_condition})" for s in rows[:MOST_UNDECIDED]]
     if len(rows) > len(shown):

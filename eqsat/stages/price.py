@@ -48,7 +48,7 @@ def price(
         saturated: The e-graph.
         pricing: The costs of e-nodes.
         outputs: Values of the model that a program has to compute.
-        clock: Of the composition.
+        clock: Clock of the composition.
         forbidden: E-nodes that no program may use.
 
     Raises:

@@ -24,7 +24,8 @@ class TotalWork:
 
     Attributes:
         macs: Multiply-accumulates, including elementwise operators after its anchor.
-        bytes: Of the tensors that cross its border, each as often as it is an operand; repeated elements count once.
+        bytes: Bytes of the tensors that cross its border, each as often as it is an operand; repeated elements count
+            once.
         functions: Elementary functions evaluated.
         scattered: Bytes of operands that neighbours of the result read from different cache lines.
     """
@@ -39,7 +40,7 @@ def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family
     """The first entry for a family whose conditions hold, None if there is none.
 
     Args:
-        name: As in the file.
+        name: Name in the file.
         env: The names in the entry's expressions, see :mod:`eqsat.targets.condition_names`.
     """
     entries = (f for f in target.families if not f.names or name in f.names)
@@ -47,7 +48,7 @@ def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family
 
 
 def rates(target: Target, first: TensorType | None) -> dict[str, float]:
-    """The target's own numbers as expressions name them; the peak is that of a kernel's first tensor."""
+    """The target's own numbers by their names in expressions; the peak is that of a kernel's first tensor."""
     known = dict(target.peak)
     peak = known.get(dtype_name(first.dtype)) if first is not None else None
     if peak is None:

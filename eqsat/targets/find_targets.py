@@ -117,7 +117,7 @@ def load_host(host: str | Path | Target) -> Target:
     """A host by name or file.
 
     Raises:
-        TargetError: There is no such target, it cannot be read, or it is an accelerator.
+        TargetError: The target does not exist, cannot be read, or is an accelerator.
     """
     found = load_targets(host)
     accelerators = [t for t in found if not t.is_host]
@@ -189,7 +189,7 @@ def _load_part(part: str) -> list[Target]:
 
 
 def target_path(what: str) -> Path:
-    """The file of a shipped target by its name, or a path as it stands.
+    """The file of a shipped target by its name, or a path unchanged.
 
     Raises:
         TargetError: It is neither the name of a shipped target nor looks like a path.

@@ -82,7 +82,7 @@ class CostModel:
         *,
         place: str = "",
     ) -> float:
-        """Seconds of one plain operator, ``inf`` where the target does not run it.
+        """Seconds of one plain operator, ``inf`` if the target does not run it.
 
         Args:
             target: Index of the target.
@@ -111,7 +111,7 @@ class CostModel:
     def work(
         self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: TensorTypes
     ) -> Work:
-        """What a plain operator computes and moves, and how long a target needs for either.
+        """The work of a plain operator: what it computes and moves, and the target's times for both.
 
         Raises:
             OptimizationError: The size of a tensor is a symbol that the user can bind.
@@ -121,7 +121,7 @@ class CostModel:
         return self.work_of_body(target, body, inputs, outputs)
 
     def work_of_body(self, target: int, body: Body, inputs: Sequence[TensorFacts | None], outputs: TensorTypes) -> Work:
-        """The same of a composite; each number is the mean over the sizes."""
+        """The same for a composite; each number is the mean over the sizes."""
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         found = []
         for sizes in self.sizes:
@@ -282,7 +282,7 @@ class CostModel:
             env |= {} if anchor is None else {"node": NodeFacts(*anchor)}
             is_across = converts and x.type is not None and x.type.shape == output.shape
             scattered = size_in_bytes(x.type) if is_across and x.type is not None else 0
-            # What has no elements takes no time, and has no sizes to divide by.
+            # A kernel without elements takes no time, and has no sizes to divide by.
             there = anchor is not None and output.elements
             entry = family_entry(self.targets[target], name, env) if there else None
             env |= {**symbols, "functions": functions, "scattered": scattered}
@@ -344,7 +344,7 @@ class CostModel:
         return self._sized_facts(value, what, place, sizes) if isinstance(value, TensorFacts) else value
 
     def _symbols(self, target: int, work: int, inputs: TensorTypes, outputs: TensorTypes) -> dict[str, float]:
-        """What a cost expression may ask of the kernel and the target."""
+        """Facts for cost expressions about the kernel and the target."""
         there = [t for t in (*inputs, *outputs) if t is not None]
         numbers = rates(self.targets[target], there[0] if there else None)
         return {"macs": work, "bytes": sum(map(size_in_bytes, there)), **numbers}
@@ -375,7 +375,7 @@ class _Entries:
 
 
 def _fact_key(facts: TensorFacts | None, with_value: bool) -> Any:
-    """What of an operand a cost can depend on, hashable."""
+    """The facts about an operand that a cost can depend on, hashable."""
     if facts is None:
         return None
     value = facts.value if with_value else None
@@ -413,7 +413,7 @@ def _typed_nodes(
 
 
 def counted_macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTypes, exact: bool) -> int:
-    """MACs of an operator; where they cannot be counted, one for each element of its largest tensor.
+    """MACs of an operator; if they cannot be counted, one for each element of its largest tensor.
 
     Args:
         exact: Whether the sizes are those of the model, and not estimates that need not fit together.
@@ -437,7 +437,7 @@ def priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
     """Value of a cost expression.
 
     Raises:
-        TargetError: It has no value, or one that is not a cost.
+        TargetError: The expression has no value, or one that is not a cost.
     """
     requirement = f"the cost of {what} must be a number of seconds, 0 or more"
     try:

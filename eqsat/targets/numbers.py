@@ -31,8 +31,8 @@ class Numeral:
         name: ``"bandwidth"``, ``"peak float32"``, or that of a ``let``.
         is_let: Whether it is a ``let``.
         value: Its value.
-        text: How it is written.
-        place: Where.
+        text: Its text in the file.
+        place: Its place in the file.
     """
 
     name: str
@@ -48,12 +48,12 @@ def numerals(text: str, name: str, host: str) -> list[Numeral]:
     Settings that are not plain numbers are left out.
 
     Args:
-        text: Of the file.
-        name: Of the file, as the reader had it.
+        text: Text of the file.
+        name: Name of the file, as given to the reader.
         host: Name of the host.
 
     Raises:
-        RuleError: It is not a target file.
+        RuleError: The text is not a target file.
     """
     source, sources = Sources.of(text, name)
     sources.in_target = True
@@ -83,7 +83,7 @@ def rewritten(text: str, changes: Mapping[Numeral, float]) -> str:
     """The text with other numbers; everything else stays, line ends and comments included.
 
     Raises:
-        TargetError: A number does not stand where it should.
+        TargetError: A number is not at its place.
     """
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = _LINES.findall(text.removeprefix(mark))
@@ -120,5 +120,5 @@ def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
 
 
 def places(expr: Expr) -> frozenset[Place]:
-    """Where the numbers of an expression stand."""
+    """Places of the numbers in an expression."""
     return frozenset(x.place for x in walk(expr) if isinstance(x, ast.Number))

@@ -1,4 +1,4 @@
-"""Sizes of tensors in bytes, also of those whose shape only the data tell."""
+"""Sizes of tensors in bytes, also of those whose shapes data decides."""
 
 from __future__ import annotations
 

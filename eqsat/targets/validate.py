@@ -21,7 +21,7 @@ from eqsat.schema.types import OpKey
 NUMBERS = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
 """The numbers of a target besides its peaks, as fields of ``Target``."""
 MOST_CLAUSES = 256
-"""Plain patterns that one composite may stand for; each is matched by a rule of its own."""
+"""Most plain patterns of one composite; each is matched by a rule of its own."""
 
 _Name = TypeVar("_Name", OpKey, str)
 _RATES = ("bandwidth", "link_bandwidth")
@@ -55,11 +55,11 @@ def problems(target: Target) -> Iterator[TargetError]:
 
 
 def doubts(target: Target) -> Iterator[str]:
-    """What is allowed and probably not meant: patterns that do not match what they seem to match, if anything."""
+    """Warnings about allowed but probably unintended patterns, which do not match what they seem to match."""
     from eqsat.rules.tensor_types import narrowings, never_held
 
     with declared(target.operators):
-        # The shipped targets list operators together, not all of which have each type.
+        # The shipped targets list operators together, although not all of them have each type.
         for entry in target.supports if not is_shipped(target.place.file) else ():
             for op in entry.ops:
                 never = never_held(op, entry.where) if signature(op) is not None else None

@@ -1,4 +1,4 @@
-"""The roofline of one kernel: what it computes and moves, and which of the two a target spends its time on."""
+"""The roofline of one kernel: its arithmetic, its memory traffic, and which of the two limits it on a target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Work:
 
     @property
     def limit(self) -> Limit:
-        """What takes longest."""
+        """The part that takes longest."""
         most = max(self.compute, self.memory, self.launch)
         if most == 0:
             return "nothing"
@@ -49,7 +49,7 @@ class Work:
 def read_of(
     body: Body, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
 ) -> list[TensorType | None]:
-    """The operands of a kernel, of each no more than is read."""
+    """The operands of a kernel, reduced to the part that is read."""
     result = outputs[0] if len(outputs) == 1 else None
     if result is None:
         return list(inputs)
@@ -73,7 +73,7 @@ def _picks(body: Body, value: int) -> bool:
 
 
 def work_of(symbols: Sequence[Mapping[str, float]]) -> Work:
-    """The mean of what a cost expression could ask at some sizes: ``macs bytes peak bandwidth launch``."""
+    """The mean over some sizes of the numbers for cost expressions: ``macs bytes peak bandwidth launch``."""
 
     def mean(values: Sequence[float]) -> float:
         return math.fsum(values) / len(values)

@@ -50,7 +50,7 @@ class Acyclicity:
         return rows
 
     def cycle_rows(self, x: np.ndarray) -> Rows:
-        """For cycles that a point violates; a 0/1 point is acyclic if there are none."""
+        """Cutting planes for cycles that a point violates; a 0/1 point without any is acyclic."""
         formulation = self.formulation
         dominators = formulation.dominators
         rows = Rows()

@@ -19,7 +19,7 @@ from eqsat.extract.milp.highs import IntegerProgram, SolverResult
 
 MOST_NODES = 1000
 LEAST_GAIN = 0.02
-"""Of what is missing to the cutoff: with less, a node is branched on."""
+"""Least gain of a round of cutting planes, as a share of the distance to the cutoff; with less, a node is branched."""
 FIRST, OTHERS, SPREAD = 2, 6, 3
 """Columns that are tried at a node: those that count regions, and every third one of the others that are least whole,
 because columns next to each other in that order are mostly alike."""
@@ -114,7 +114,9 @@ class Tree:
         return True
 
     def _solved(self, node: _Node) -> SolverResult | None:
-        """Cutting planes at a node; None if it has nothing below the cutoff, no point in it if the limit is reached."""
+        """Cutting planes at a node; None if no point of it is below the cutoff, a result without point if the limit is
+        reached.
+        """
         value = -np.inf
         while True:
             outcome = self.program.relaxation(self.effort)

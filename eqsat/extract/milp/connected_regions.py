@@ -29,7 +29,7 @@ LEAST_VIOLATION = 1e-3
 PRESENT = 1e-6
 
 Move = tuple[int, float, tuple[int, ...]]
-"""Where a way goes, at what length, and the columns whose sum is 1 less the length."""
+"""The end of a way, its length, and the columns whose sum is 1 less than the length."""
 
 
 class Joins:
@@ -158,7 +158,7 @@ class Joins:
         for edge, (klass, child) in enumerate(self._ends):
             column = int(self.column[edge])
             if self.zones.all[self._zone[edge]].target == target and padded[column] > PRESENT:
-                # Upwards, the reading itself is as good.
+                # Upwards, the step to the reader is as good.
                 moves[klass].append((child, max(0.0, 1.0 - float(padded[column])), (column,)))
                 moves[child].append((klass, max(0.0, 1.0 - float(padded[column])), (column,)))
         return moves

@@ -45,20 +45,21 @@ STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
 problem, the more expensive a round."""
 BEFORE, AFTER = 0.05, 0.15
-"""Of the work, what may be spent on neighbourhoods of the best program before the exact search, and what is kept for
-them after it."""
+"""Share of the work for neighbourhoods of the best program before the exact search, and the share kept for them after
+it.
+"""
 NEIGHBOURHOOD = 0.1
-"""Of that, what may be spent on one neighbourhood."""
+"""Share of that work for one neighbourhood."""
 SLOW = 5000
 """Classes from which on the relaxation takes seconds, and a better program is looked for before."""
 ROUNDED = 10
 """Points of branch and cut from one near which a program is looked for to the next."""
 HOST_ALONE = 0.1
-"""Of the work, what may be spent on the programs without accelerators."""
+"""Share of the work for programs without accelerators."""
 FIRST_ROUNDS = 10
-"""Of cutting planes, in which most problems close, before the programs without accelerators are searched."""
+"""Rounds of cutting planes, in which most problems close, before programs without accelerators are searched."""
 LEAST_PROBE_GAIN = 0.02
-"""Of what is missing to the cutoff, per round."""
+"""Least gain per round, as a share of the distance to the cutoff."""
 
 Apart = Callable[[Problem, Incumbent, Effort, float, int], bool]
 """Searches a problem part by part, with a gap and a seed, if it falls into parts; whether it does."""
@@ -66,7 +67,7 @@ Apart = Callable[[Problem, Incumbent, Effort, float, int], bool]
 
 @dataclass
 class ExtractionSearch:
-    """One extraction problem under way; what is left of it may be searched part by part."""
+    """One extraction problem in progress; the rest of it may be searched part by part."""
 
     problem: Problem
     best: Incumbent
@@ -126,7 +127,7 @@ class ExtractionSearch:
         )
         self._add(self.acyclicity.pair_rows())
         self._idle: set[int] = set()
-        # What the programs that the rows exclude cost at least.
+        # A lower bound of the programs that the rows exclude.
         self.left_out = np.inf
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
@@ -152,7 +153,7 @@ class ExtractionSearch:
         improve(self.problem, self.best, self.effort.share(share), self.seed, self._solve_neighbourhood)
 
     def _solve_neighbourhood(self, problem: Problem, cutoff: float, effort: Effort) -> dict[int, Choice] | None:
-        """The best program of a small problem that could be found; None if none costs less than a cutoff."""
+        """The best program found for a small problem; None if none costs less than a cutoff."""
         return self._solve_smaller(problem, cutoff, effort.share(NEIGHBOURHOOD)).choices
 
     def _solve_smaller(self, problem: Problem, cutoff: float, effort: Effort) -> Incumbent:

@@ -65,7 +65,7 @@ class AndOrGraph:
         return len(self.facts) - 1
 
     def either(self, sources: list[int]) -> int:
-        """The fact that one of some facts holds, which is the fact itself if there is only one."""
+        """The fact that at least one of some facts holds; a single fact is returned itself."""
         if len(sources) == 1:
             return sources[0]
         fact = self.add(tuple(column for source in sources for column in self.facts[source].columns))
@@ -78,7 +78,7 @@ class AndOrGraph:
         return [[[r for r in option.reads if not self.always[r]] for option in fact.options] for fact in self.facts]
 
     def settle(self, certain: list[int]) -> None:
-        """Find the facts that every program contains, given some such facts, and the facts that each fact needs."""
+        """Finds the facts that every program contains, given some such facts, and the facts that each fact needs."""
         self.always = [False] * len(self.facts)
         todo = list(certain)
         while todo:
@@ -123,7 +123,7 @@ class AndOrGraph:
 
 
 def union(sets: list[frozenset[int] | None]) -> frozenset[int] | None:
-    """Union; None stands for everything."""
+    """Union; None means everything."""
     known = [found for found in sets if found is not None]
     return NOTHING.union(*known) if len(known) == len(sets) else None
 

@@ -19,7 +19,7 @@ _STATUS = highspy.HighsModelStatus
 PIVOT = 1e-8
 """Units of work of a pivot, by row."""
 ROUND = 6e-7
-"""Of a relaxation and of the search for rows that it violates, by non-zero."""
+"""Work of a relaxation, and of the search for rows that it violates, per non-zero."""
 CHECK = 2e-6
 """Between two checks of its limits by branch and cut, by non-zero."""
 
@@ -122,7 +122,7 @@ class Rows:
 LONG_LOOSE = 5
 """Relaxations in which a row has not been tight, after which it may be taken out."""
 MOST_LOOSE = 0.1
-"""Of the rows; up to that they may stay, since taking some out takes time as well."""
+"""Share of the rows that may stay although they are slack, since removing rows takes time as well."""
 
 
 class IntegerProgram:

@@ -25,7 +25,7 @@ SINK = -1
 
 Choose = Callable[[list[int]], int]
 Network = dict[int, dict[int, float]]
-"""How much may still flow, by where it comes from and where it goes."""
+"""Remaining capacities, by source and destination."""
 
 
 def add_landmark_rows(
@@ -128,7 +128,7 @@ def _network(
 
 
 def _source_side(room: Network, source: int, enough: float) -> set[int] | None:
-    """The facts on the source's side of a minimum cut, which uses up the room; None if enough flows."""
+    """The facts on the source's side of a minimum cut, which uses up the capacity; None if enough flows."""
     total = _send_onwards(room, source, enough)
     while total < enough:
         path, reached = _augmenting(room, source)

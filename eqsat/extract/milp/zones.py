@@ -66,7 +66,7 @@ class Zones:
             zone.chains = value > 1.5
 
     def _find_must(self) -> None:
-        """The classes of every program, inputs first, and which of them lies below which."""
+        """The classes of every program, inputs first, and which of them is below which."""
         formulation = self.formulation
         sets = formulation.dominators.of_class
         must = sorted(formulation.must.tolist(), key=lambda klass: (sets[klass].bit_count(), klass))

@@ -56,7 +56,9 @@ def as_written(problem: Problem, original: Mapping[int, Choice], choices: dict[i
 def _part(
     problem: Problem, original: Mapping[int, Choice], choices: Mapping[int, Choice], klass: int
 ) -> dict[int, Choice] | None:
-    """The class and what it reads, as the input computes them; None if the input does not compute all of it."""
+    """The class and the classes that it reads, as the input computes them; None if the input does not compute all of
+    it.
+    """
     part: dict[int, Choice] = {}
     waiting = [klass]
     while waiting:
@@ -74,7 +76,7 @@ def _reads(problem: Problem, choices: Mapping[int, Choice]) -> Counter[int]:
 
 
 def _freed(problem: Problem, choices: Mapping[int, Choice], reads: Counter[int], klass: int) -> float:
-    """Seconds of the class as it is computed now, and of all that only it reads."""
+    """Seconds of the class in its present form, and of everything that only it reads."""
     freed, waiting = [choices[klass]], [klass]
     seen: Counter[int] = Counter()
     while waiting:

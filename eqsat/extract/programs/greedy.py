@@ -76,7 +76,7 @@ def _keeps_budgets(problem: Problem, choices: dict[int, Choice]) -> bool:
 
 
 def _within_budgets(problem: Problem) -> Iterator[Problem]:
-    """The problem with ever higher prices on what the budgets limit."""
+    """The problem with increasing prices on the weights that budgets limit."""
     yield problem
     if not problem.budgets:
         return
@@ -257,7 +257,7 @@ def _set_labels(problem: Problem) -> Labels | None:
 
 
 def _read_off(problem: Problem, labels: Labels) -> dict[int, Choice] | None:
-    """The program that the labels of the roots stand for; a class is computed where its first reader has it from."""
+    """The program that the labels of the roots represent; a class is computed where its first reader has it from."""
     choices: dict[int, Choice] = {}
     waiting = [(root, HOST) for root in problem.roots]
     for klass, target in waiting:

@@ -27,7 +27,7 @@ LEAST_GAIN = 1e-9
 """Relative; less is rounding."""
 
 Solve = Callable[[Problem, float, Effort], dict[int, Choice] | None]
-"""Solves a small problem: a program that costs less than the number given, None if none was found."""
+"""Solves a small problem: returns a program that costs less than the given number, None if none was found."""
 
 
 def is_worthwhile(problem: Problem) -> bool:
@@ -76,7 +76,7 @@ class Neighbourhoods:
             self.options[klass].append(node)
 
     def free(self, start: int, program: Mapping[int, Choice], size: int) -> set[int]:
-        """So many classes, the nearest to one of the program: inputs of all its e-nodes, and its readers."""
+        """This many classes nearest to a class of the program: inputs of all its e-nodes, and its readers."""
         readers: dict[int, list[int]] = {}
         for klass, choice in program.items():
             for child in self.problem.children[choice.node]:

@@ -19,7 +19,7 @@ copying the whole list at each link would take the square of its length."""
 
 
 def nodes_of(origin: Origin | None) -> tuple[int, ...]:
-    """The e-nodes of an origin, in order; none for no origin."""
+    """The e-nodes of an origin, in order; empty without an origin."""
     found: list[int] = []
     todo = [] if origin is None else [origin]
     while todo:
@@ -37,8 +37,8 @@ class Reduced:
 
     Attributes:
         problem: The smaller problem; its e-nodes are sorted by class.
-        origin: Per e-node and target the e-nodes of the original problem it stands for, all on that target;
-            None where it cannot run.
+        origin: Per e-node and target the e-nodes of the original problem that it represents, all on that target; None
+            where it cannot run.
         free: Class -> e-node of the original problem for classes that were left out because they cost nothing.
         original: The problem this is a reduction of.
         feasible: False if some root cannot be derived.

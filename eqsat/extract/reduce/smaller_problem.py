@@ -80,7 +80,7 @@ def drop_underivable(options: ClassOptions) -> None:
 
 
 def drop_unreachable(options: ClassOptions) -> None:
-    """Keep only what the roots can reach."""
+    """Keeps only what the roots can reach."""
     seen = set(options.roots)
     todo = list(options.roots)
     while todo:
@@ -153,7 +153,7 @@ def _touchy(options: ClassOptions) -> set[int]:
 
 
 def drop_free(options: ClassOptions) -> None:
-    """Leave out classes that cost nothing wherever they are read, if all of their inputs are such classes."""
+    """Removes classes that cost nothing wherever they are read, if all of their inputs are such classes."""
     readers = options.readers()
 
     def free(klass: int) -> Option | None:
@@ -163,7 +163,7 @@ def drop_free(options: ClassOptions) -> None:
         return None
 
     def elsewhere(klass: int) -> bool:
-        """Whether it matters where the class is."""
+        """Whether the place of the class matters."""
         if len(options.launch) == 1:
             return False
         return any(options.launch[t] for option in options.of[klass] for t in option.targets) or any(

@@ -21,9 +21,9 @@ from eqsat.extract.graph import DisjointSets, components, topological_order
 from eqsat.extract.milp.highs import IntegerProgram, Rows
 
 ROUNDS = 60
-"""Integer programs of one search; knots of some 30 nodes with more of them took minutes and gained nothing."""
+"""Most integer programs of one search; knots of some 30 nodes with more of them took minutes and gained nothing."""
 SEARCH_NODES = 1000
-"""Nodes of the search tree of each of them."""
+"""Most nodes of the search tree of each integer program."""
 WORK = 1.0
 """Units of work of one search. Programs that are far from good have knots that took more, and were given up anyway."""
 TOLERANCE = 1e-9
@@ -168,7 +168,7 @@ def _searched(knot: Knot, incumbent: list[int]) -> tuple[list[int], bool]:
 
 
 def _violated(knot: Knot, chosen: list[int]) -> list[list[int]]:
-    """Sets of chosen edges of which one has to go."""
+    """Sets of chosen edges, at least one of which must be dropped."""
     count = len(knot.preds)
     sets = DisjointSets(count)
     touching: list[list[tuple[int, int]]] = [[] for _ in range(count)]
