@@ -26,12 +26,12 @@ MOST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
-    """What an argument may be.
+    """A kind of argument.
 
     Attributes:
         accepts: Whether a value is of this kind.
         wording: The kind in words, for ``... is required``.
-        example: How it is written.
+        example: An example in Python.
     """
 
     accepts: Callable[[Any], bool]

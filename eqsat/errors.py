@@ -47,7 +47,7 @@ def _lines(text: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What an exception that others have raised says, on one line."""
+    """The message of another library's exception, on one line."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
 
 

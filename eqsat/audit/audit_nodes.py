@@ -208,7 +208,7 @@ class _Audit:
             folded = self._computes_constants(node)
             rounding = unit if folded else float(np.finfo(np.float64).eps)
             least = float(ml_dtypes.finfo(kind.dtype.numpy()).smallest_normal) if folded else 0.0
-            # What its type rounds away is no difference: log(1 + exp(x)) is x in float32, and 2e-9 more in float64.
+            # Rounding to its type is not a difference: log(1 + exp(x)) may be x in float32, but 2e-9 more in float64.
             unseen = unit / 2 * size
             # Values have been moved by the unit of their type.
             return unseen + 8 * rounding * size + 16 * _moved(expected, found) * (rounding / unit) + least
@@ -228,7 +228,7 @@ class _Audit:
 
     @cached_property
     def _weakest(self) -> Numerics | None:
-        """The weakest class of all rules that made something; None where something other than rules did.
+        """The weakest class of all rules that made something; None if something other than rules made it.
 
         A rule that is exact may have matched an operand in another spelling than the one that gave its class the value,
         so that one rule over the reals is enough to move all values.
@@ -283,7 +283,7 @@ class _Audit:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """Which e-node gave each class its value, and all computable e-nodes in an order of their operands."""
+    """The e-node that gave each class its value, and all computable e-nodes in an order of their operands."""
 
     by: dict[int, int]
     order: list[int]

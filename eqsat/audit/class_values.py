@@ -31,7 +31,7 @@ ValueOfWorlds = tuple[np.ndarray, ...]
 """One array a world."""
 
 ClassParts = tuple[ValueOfWorlds | None, ...]
-"""The value of a class: one, or those of a tuple; None for an output without readers."""
+"""The value of a class, or the values of a tuple; None for an output without readers."""
 
 
 class Values:
@@ -67,12 +67,12 @@ class Values:
         return all(c is None or c in self.of for c in node.children)
 
     def shape(self, eclass: int) -> tuple[int, ...] | None:
-        """Of the first value of a class."""
+        """Shape of the first value of a class."""
         value = self.of[eclass][0]
         return None if value is None else value[0].shape
 
     def compute(self, node: ENode) -> ClassParts | None:
-        """The value of an e-node from those of its operands' classes; None where it is skipped."""
+        """The value of an e-node from the values of its operands' classes; None if it is skipped."""
         reason = self._refusal(node)
         if reason:
             self.skipped[reason] += 1
@@ -130,7 +130,7 @@ class Values:
             found = self._body(node, arguments)
         return [
             None if a is None else self._disturbed(_widened(np.asarray(a), k), k, world)
-            # Of operators with optional outputs, some implementations give all.
+            # For operators with optional outputs, some implementations return all of them.
             for a, k in zip(found, kinds, strict=False)
         ]
 

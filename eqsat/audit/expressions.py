@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.egraph.snapshot import ENode, Snapshot
 
 DEPTH = 3
-"""Operators of rules are written out so deep; what is deeper is left out."""
+"""Greatest depth to which operators of rules are written out."""
 
 
 class ENodeText:
@@ -20,7 +20,7 @@ class ENodeText:
             self._names.setdefault(eclass, value.name or "")
 
     def names(self, eclass: int) -> str:
-        """All of the model's tensors that a class holds for equal."""
+        """All of the model's tensors that a class represents as equal."""
         found = dict.fromkeys(v.name for v, c in self.snapshot.refs.items() if c == eclass and v.name)
         return " = ".join(found) or self.name(eclass)
 

@@ -10,15 +10,15 @@ from eqsat.errors import AuditError
 SAMPLES = 6
 
 SHOWN = 10
-"""So many disagreements are printed: the first ones cause the others."""
+"""Most disagreements that are printed: the first ones cause the others."""
 
 ShownValue = float | int | bool | str
-"""An element, or what else is to be said of a value."""
+"""An element, or a text in its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One step of a chain: a rule that held two expressions for equal.
+    """One step of a chain: a rule that equated two expressions.
 
     Attributes:
         rule: Its name, or ``constant folding``.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eqsat.rules.reading import DeclaredNames, Reading
 
 MOST_BYTES = 2_000_000
-"""Most characters of one file; the shipped ones together have less than a tenth of it."""
+"""Most bytes of one file; the shipped ones together have less than a tenth of it."""
 _DECLARATION = re.compile(r"^[ \t]*operator[ \t]", re.MULTILINE)
 """A file that declares operators contains this; others may contain it as well."""
 _RULE_FILES = re.compile(r'\brules\s*"([^"\n\0]*)"')

@@ -27,7 +27,7 @@ from eqsat.schema.declared_operators import Function, declared, declared_here, m
 MOST_LETS = 1_000
 """Most definitions of one file: each name is looked up among all earlier ones."""
 MOST_OPERATORS = 1_000
-"""Most rules that one file declares."""
+"""Most operators that one file declares."""
 
 
 class Reading:

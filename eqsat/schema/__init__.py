@@ -1,1 +1,1 @@
-"""What the standard specifies of operators: types, schemas, attributes, and the functions that eqsat adds."""
+"""The standard's specification of operators: types, schemas, attributes, and the functions that eqsat adds."""

@@ -46,9 +46,9 @@ class Follows:
     """A size that follows from others.
 
     Attributes:
-        size: It as a polynomial in the symbols that follow from nothing.
+        size: The size as a polynomial in the independent symbols.
         forced: Whether no other size is possible; otherwise it may be 1, or its operator may not be executed.
-        requirement: What it follows from.
+        requirement: The requirement from which it follows.
     """
 
     size: int
@@ -73,7 +73,7 @@ def solved(requirements: Sequence[Requirement], free: Mapping[str, FreeSize]) ->
 def conditions(
     requirements: Sequence[Requirement], free: Mapping[str, FreeSize]
 ) -> list[tuple[SizeCondition, set[str]]]:
-    """What else has to hold, each with its symbols."""
+    """The remaining requirements, each with its symbols."""
     follows, left = _solve(requirements, free)
     known = {name: found.size for name, found in follows.items()}
     made: dict[SizeCondition, set[str]] = {}
@@ -117,7 +117,7 @@ def _solve(
 
 
 def _pair(requirement: Requirement, free: Mapping[str, FreeSize], known: Mapping[str, int]) -> tuple[int, int] | None:
-    """Both sizes with what is known of symbols, None where they are no expressions of sizes of the inputs."""
+    """Both sizes with known symbols replaced; None if they are not expressions of sizes of the inputs."""
     try:
         a, b = (substituted(size_of(d, free), known) for d in (requirement.a, requirement.b))
     except Undecided:
@@ -147,7 +147,7 @@ def _may_solve(pair: tuple[int, int], requirement: Requirement, forced: bool) ->
 
 
 def _solution(difference: int, order: Sequence[str]) -> tuple[str, int] | None:
-    """A symbol, and what it is if a polynomial is zero; None where no symbol stands alone."""
+    """A symbol and its value if a polynomial is zero; None if no symbol can be isolated."""
     if not isinstance(difference, Size):
         return None
     divisor = math.gcd(*difference.terms.values())

@@ -62,7 +62,7 @@ def to_attrs(node: ir.Node) -> Attrs:
 _ELEMENT_TYPES = frozenset(
     {"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"}
 )
-"""Attributes of ONNX's operators, and of eqsat's, that stand for an element type; they accept any of its names."""
+"""Attributes of ONNX's and eqsat's operators that hold an element type; they accept any of its names."""
 
 
 def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attrs:
@@ -193,7 +193,7 @@ def declared_kinds(operator: Declared | None) -> dict[str, ir.AttributeType]:
 
 
 def default_attrs(op: OpKey) -> Attrs:
-    """The bundle of an operator of which no attribute is given."""
+    """The bundle of an operator without given attributes."""
     if opset.find_schema(op) is None:
         function = find_declared(op)
         return () if function is None else function.attributes

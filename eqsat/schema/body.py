@@ -18,7 +18,7 @@ class BodyNode:
     Attributes:
         inputs: Value numbers, None for an absent optional input. Values are numbered: the body's inputs
             first, then the outputs of the nodes in order.
-        outputs: How many values the node defines.
+        outputs: Number of values that the node defines.
     """
 
     op: OpKey

@@ -26,7 +26,7 @@ MOST_EQUATED = 6
 _MOST_TRIED = 4000
 """Values that are tried until all conditions hold."""
 _RADII = (8, 1 << 6, 1 << 9, 1 << 12)
-"""How far from what is wanted values are tried, one after the other: several symbols are near before one is far."""
+"""Largest distance from the wanted values that is tried; near values of all symbols come before far values of one."""
 
 
 def typical(sizes: FreeSizes) -> dict[str, int]:
@@ -72,7 +72,7 @@ def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:
 
 
 def smallest_unlike(sizes: FreeSizes) -> dict[str, int]:
-    """Small values of which no two are equal and none is 1, as far as ranges allow it."""
+    """Small values, all different and none of them 1, as far as ranges allow it."""
     return fitting(sizes, {name: size.nearest(2 + i) for i, (name, size) in enumerate(sizes.items())})
 
 
@@ -84,8 +84,8 @@ def completed(sizes: FreeSizes, values: Mapping[str, int]) -> dict[str, int]:
     """Values, and those that follow from them.
 
     Args:
-        sizes: The symbols, and what follows from what.
-        values: By symbol, not of all of them.
+        sizes: The symbols, and how some follow from others.
+        values: Values of some symbols.
     """
     found = dict(values)
     texts = {name: size.follows for name, size in sizes.items() if size.follows}
@@ -114,7 +114,7 @@ def completed(sizes: FreeSizes, values: Mapping[str, int]) -> dict[str, int]:
 
 
 def fitting(sizes: FreeSizes, wanted: Mapping[str, int]) -> dict[str, int]:
-    """The values for which all conditions hold, as near to the wanted ones as they are found.
+    """The values that meet all conditions, as near to the wanted ones as can be found.
 
     Args:
         sizes: The symbols.
@@ -128,7 +128,7 @@ def fitting(sizes: FreeSizes, wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 def _search(sizes: FreeSizes, wanted: Mapping[str, int], tests: Sequence[_Test]) -> dict[str, int] | None:
-    """Values that pass all tests, None where none are found."""
+    """Values that pass all tests, None if none are found."""
     roots = [name for name, size in sizes.items() if not size.follows]
     tested = {name for test in tests for name in test.names}
 
@@ -179,13 +179,13 @@ def equated(sizes: FreeSizes, values: Mapping[str, int]) -> Iterator[tuple[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """What has to hold of values: two sizes are equal, or one is within a range.
+    """A condition on values: two sizes are equal, or one is within a range.
 
     Attributes:
         names: The symbols of both sizes.
         a, b: The sizes.
-        fit: How they fit each other.
-        always: Whether it has to hold in each run.
+        fit: The relation that they must have.
+        always: Whether it must hold in each run.
         range: Of the first size, where there is no second one.
     """
 

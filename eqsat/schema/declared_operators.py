@@ -25,7 +25,7 @@ Dtypes = frozenset[ir.DataType]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What all declarations say.
+    """The common part of all declarations.
 
     Attributes:
         op: Domain and name; the domain is ``EQSAT`` or one of its subdomains for functions of eqsat.
@@ -135,7 +135,7 @@ def declared_here() -> tuple[DeclaredOperator, ...]:
 
 
 def find_declared(op: OpKey) -> DeclaredOperator | None:
-    """The declaration of an operator, None for anything else."""
+    """The declaration of an operator, None if it has none."""
     return _FUNCTIONS.get(op) or (_scope.get(_NONE).get(op) if op.domain else None)
 
 
@@ -152,13 +152,13 @@ def declared_name(op: OpKey) -> OpKey:
 
 
 def find_function(op: OpKey) -> Function | None:
-    """The declared function with a body, None for anything else."""
+    """The declared function with a body, None if there is none."""
     found = find_declared(op)
     return found if isinstance(found, Function) else None
 
 
 def find_reference(op: OpKey) -> Reference | None:
-    """The operator that is declared by a Python function, None for anything else."""
+    """The operator that a Python function defines, None if there is none."""
     found = find_declared(op)
     return found if isinstance(found, Reference) else None
 
@@ -170,7 +170,7 @@ def function_body(op: OpKey, attrs: Attrs = ()) -> Body | None:
 
 
 def result_count(op: OpKey) -> int:
-    """How many results a declared operator has, 0 for anything else."""
+    """Number of results of a declared operator, 0 for any other."""
     found = find_declared(op)
     if isinstance(found, Function):
         return len(found.body(dict(found.attributes)).results)

@@ -34,7 +34,7 @@ def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:
 
 
 def dimension(dim: str | None) -> int | None:
-    """A dimension that is no number, as a size within the ranges that hold here; None if it is no expression of sizes.
+    """A symbolic dimension as a size within the current ranges; None if it is not an expression of sizes.
 
     Sizes that are not mentioned depend on data, and may be zero.
     """

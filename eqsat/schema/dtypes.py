@@ -31,7 +31,7 @@ def to_dtype(dtype: DTypeLike, *, place: str = "") -> ir.DataType:
     """The ONNX element type of that name.
 
     Raises:
-        ModelError: There is none.
+        ModelError: There is no such type.
     """
     if isinstance(dtype, ir.DataType):
         return dtype

@@ -24,7 +24,7 @@ TYPICAL = 128
 
 
 Fit = Literal["equal", "broadcast", "least"]
-"""How two sizes fit each other: they are equal, or equal unless one of them is 1, or the first is not less."""
+"""Relation of two sizes: they are equal, or equal unless one of them is 1, or the first is not less."""
 
 
 class SizeCondition(NamedTuple):
@@ -131,7 +131,7 @@ def at_sizes(kind: TensorType, values: Mapping[str, int]) -> TensorType:
 
 @lru_cache(maxsize=4096)
 def _evaluated(dim: str, values: tuple[tuple[str, int], ...]) -> Dim:
-    """The number that an expression has; 0 where it would be negative, itself where it has none."""
+    """The value of an expression if it is a number (0 if it would be negative), otherwise the expression."""
     try:
         found = ir.SymbolicDim(dim).evaluate(dict(values))
     except (ValueError, TypeError, ArithmeticError):

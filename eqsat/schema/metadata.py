@@ -8,7 +8,7 @@ from __future__ import annotations
 from eqsat.schema.opset import EQSAT
 
 PREFIX = "eqsat."
-"""Of all keys."""
+"""Prefix of all keys."""
 TARGET = "eqsat.target"
 """Metadata key: name of the target that runs a node or a function."""
 TARGETS = "eqsat.targets"

@@ -155,7 +155,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
-    """A hint: what is similar, or else a few of the names that there are."""
+    """A hint: similar names, otherwise a few of the existing ones."""
     names = list(dict.fromkeys(known))
     some = ", ".join(f"`{n[:LONGEST_NAME]}`" for n in names[:3])
     rest = ", ..." if len(names) > 3 else ""
@@ -281,7 +281,7 @@ _BY_TYPE_NAME = {type_name(dtype): dtype for dtype in ir.DataType if dtype != ir
 
 
 def dtype_of(name: str) -> ir.DataType | None:
-    """The element type of ``tensor(float)``; None for what is not a tensor."""
+    """The element type of ``tensor(float)``; None if it is not a tensor."""
     return _BY_TYPE_NAME.get(name)
 
 

@@ -15,11 +15,11 @@ def unpacked(text: str, most: int) -> bytes:
     """The bytes that :func:`packed` was given.
 
     Args:
-        text: It may come from anywhere.
+        text: The text, which is not trusted.
         most: Bytes that the caller accepts.
 
     Raises:
-        ValueError: The text is something else, or stands for more bytes.
+        ValueError: The text has another form, or represents more bytes.
     """
     inflater = zlib.decompressobj()
     try:

@@ -39,7 +39,7 @@ class Undecided(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SizeOperation:
-    """What a polynomial cannot express.
+    """An operation on sizes that a polynomial cannot express.
 
     Attributes:
         kind: ``//``, ``%``, ``max`` or ``min``.

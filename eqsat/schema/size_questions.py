@@ -1,4 +1,4 @@
-"""What code asks of sizes that may be free: bounds, typical values, the symbols in them."""
+"""Questions about sizes that may be free: bounds, typical values, the symbols in them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def greatest(value: int) -> int:
 
 
 def magnitude(value: int) -> int:
-    """An upper bound of the absolute value: orders the strides of a tensor as they are at its greatest sizes."""
+    """An upper bound of the absolute value; it orders the strides of a tensor as at its greatest sizes."""
     return max(map(abs, bounds(value)))
 
 
 def typical(value: int) -> int:
-    """A size where costs are taken: for what is only a matter of speed."""
+    """A typical number for a size, for decisions that only affect speed."""
     return value_at(value, {s.name: s.range.typical for s in symbols(value)})
 
 

@@ -1,4 +1,4 @@
-"""A size that is free: what the polynomials of :mod:`eqsat.schema.size` are made of."""
+"""A free size: the variable of the polynomials of :mod:`eqsat.schema.size`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from eqsat.schema.free_sizes import FreeSize
 
 LARGEST = 2**63 - 1
-"""No dimension is larger: ONNX stores them as int64."""
+"""Upper bound of a dimension: ONNX stores dimensions as int64."""
 
 
 @dataclass(frozen=True, slots=True)

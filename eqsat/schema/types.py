@@ -1,4 +1,4 @@
-"""What a value and an operator are called throughout: tensor types, operator keys, attribute bundles.
+"""The names of values and operators in all of eqsat: tensor types, operator keys, attribute bundles.
 
 All three are immutable and hashable, so that the e-graph can intern them to integers.
 """
@@ -24,7 +24,7 @@ _POINTER = 64
 
 
 def bits(dtype: ir.DataType) -> int:
-    """Bits that an element takes in a tensor; strings lie elsewhere, a tensor of them holds pointers."""
+    """Bits of an element in a tensor; a tensor of strings holds pointers to them."""
     return _POINTER if dtype == ir.DataType.STRING else dtype.bitwidth
 
 
@@ -75,7 +75,7 @@ class TensorType:
 
 
 def type_of(value: ir.Value | None) -> TensorType | None:
-    """The static type that the model declares for a value, None where it does not."""
+    """The static type that the model declares for a value, None if it declares none."""
     if value is None or value.dtype is None or value.shape is None:
         return None
     if isinstance(value.type, ir.SequenceType | ir.OptionalType):

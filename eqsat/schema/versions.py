@@ -32,7 +32,7 @@ _CHANGED = {
     "RoiAlign": 16,  # the same
     "Split": 18,  # without sizes it needs the number of parts
 }
-"""The opset from which on an operator means what it means today, where the schemas do not tell."""
+"""The opset from which on an operator has today's meaning, where the schemas do not show it."""
 
 _AXES_18 = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 BECAME_INPUT: dict[str, tuple[str, int]] = {
@@ -57,14 +57,14 @@ def history(name: str) -> tuple[_Schema, ...]:
 
 @cache
 def schema_at(name: str, version: int) -> _Schema | None:
-    """The schema of an operator of the default domain at an opset; None where it does not exist or is deprecated."""
+    """The schema of an operator of the default domain at an opset; None if it does not exist or is deprecated."""
     found = next((s for s in history(name) if s.since_version <= version), None)
     return None if found is None or found.deprecated else found
 
 
 @cache
 def means_same_since(op: OpKey) -> int:
-    """The opset from which on a node of this operator means what it means at the pinned opset.
+    """The opset from which on a node of this operator has the same meaning as at the pinned opset.
 
     Args:
         op: An operator of the default domain. Other domains keep their version, and the answer is 1.
@@ -145,7 +145,9 @@ def _extend(newer: Sequence[_Schema.FormalParameter], older: Sequence[_Schema.Fo
 
 @cache
 def _since_pinned(name: str, version: int) -> tuple[_Schema, ...]:
-    """The versions of an operator from a newer opset down to the pinned one; none if it is newer than that one."""
+    """The versions of an operator from a newer opset down to the pinned one; empty if the operator is newer than
+    that.
+    """
     pinned = history(name)[:1]
     newer = [s for s in _histories().get(name, ()) if opset.PINNED_OPSET < s.since_version <= version]
     return (*sorted(newer, key=lambda s: -s.since_version), *pinned) if pinned else ()

@@ -19,7 +19,7 @@ from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
 _VECTORS = 4
-"""That are looked at together, as each waits for the one before."""
+"""Vectors that are compared together, because each comparison waits for the one before."""
 
 
 def _accepts(task: Task) -> bool:

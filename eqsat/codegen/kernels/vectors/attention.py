@@ -32,15 +32,15 @@ _FLOAT, _BOOL, _INT64 = ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT64
 _ATTENTION, _CONCAT, _TRANSPOSE = OpKey("", "Attention"), OpKey("", "Concat"), OpKey("", "Transpose")
 _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = 3, 4, 5, 6
 _PAST = "past"
-"""Attribute of the spelled operator: how many of its keys come before those of the first query."""
+"""Attribute of the spelled operator: the number of keys before those of the first query."""
 _ROWS = 96
-"""Of a block of queries, so that threads have several blocks of few heads."""
+"""Queries of a block, so that threads have several blocks even with few heads."""
 _MORE_ROWS = 204
-"""Of a block of many heads that see all keys: each block packs the keys again."""
+"""Queries of a block with many heads that see all keys: each block packs the keys again."""
 _MANY = 4
 """Heads of all samples together from which on there are many."""
 _KEYS = 64
-"""Of a block."""
+"""Keys of a block."""
 _FEW = 4
 """Rows up to which a block of keys is not worth transposing."""
 _FAR = 1 << 30
@@ -206,7 +206,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 
 
 def _even(rows: int, most: int) -> int:
-    """Rows of a block, at most so many, so that all blocks have nearly as many."""
+    """Rows of a block, at most ``most``, so that all blocks have nearly as many."""
     blocks = max(-(-rows // most), 1)
     share = -(-rows // blocks)
     return max(share if blocks == 1 else -(-share // 6) * 6, 1)
@@ -214,7 +214,7 @@ def _even(rows: int, most: int) -> int:
 
 @spelled("Attention")
 def _spelled(node: ProgramNode) -> list[ProgramNode] | None:
-    """Keys and values after those of the cache, which are results besides; None where there is no cache."""
+    """Keys and values joined to those of the cache, which are further results; None without a cache."""
     inputs = [*node.inputs, *[None] * (_LENGTHS + 1 - len(node.inputs))]
     wanted = [*node.outputs, *[None] * (4 - len(node.outputs))]
     past = inputs[_PAST_KEY]

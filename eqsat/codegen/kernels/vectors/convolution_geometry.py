@@ -1,4 +1,4 @@
-"""What convolutions in C have in common: accepted tasks, their windows, wants for NHWC, operands as loop axes."""
+"""The common part of convolutions in C: accepted tasks, their windows, wants for NHWC, operands as loop axes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class Reached:
 
 
 def regions(task: Task, at: Windows) -> list[list[Reached]] | None:
-    """The outputs of each axis by the taps that reach them, where much of the windows is padding; else None."""
+    """The outputs of each axis by the taps that reach them, if padding is a large part of the windows; otherwise
+    None.
+    """
     found: list[list[Reached]] = []
     whole, inside = 1, 1
     for axis, size in enumerate(task.view(0).shape[2:]):
@@ -110,7 +112,7 @@ def halo(at: Windows, spatial: Shape) -> Halo:
     edges = zip(spatial, at.begin, at.end, at.out, at.strides, at.extent, strict=True)
     for size, begin, end, out, stride, extent in edges:
         reach = (out - 1) * stride + extent - begin - size
-        # Of a free size the padding bounds what is read.
+        # For a free size, the padding bounds the reads.
         around.append((max(begin, 0), max(end if is_free(reach) else reach, 0)))
     return tuple(around)
 
@@ -128,7 +130,7 @@ def nhwc(task: Task, around: Halo = (), pad: float = 0) -> Wants:
 
 
 def bias(task: Task, outputs: int) -> np.ndarray:
-    """The bias, zeros where there is none."""
+    """The bias, zeros if there is none."""
     found = task.constant(2)
     return np.zeros(outputs, np.float32) if found is None else found.reshape(-1).astype(np.float32)
 

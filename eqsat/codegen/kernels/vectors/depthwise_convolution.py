@@ -27,7 +27,7 @@ _ROW = 16
 _UNROLLED = 25
 """Taps that are unrolled at most; further ones are loops."""
 _MULTIPLES = (1, 2, 4)
-"""Windows that a channel may have: so many neighbouring lanes read the same input."""
+"""Supported numbers of results per channel: this many neighbouring lanes read the same input."""
 _NEAR = 256 * 1024
 """Bytes of input that stay in the second cache while all its pixels are visited for a vector of channels."""
 
@@ -146,12 +146,12 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 
 
 def _channel(step: int, lanes: int, many: int) -> str:
-    """What the number of a vector of channels adds to a pointer of which so many lanes share an element."""
+    """The offset that the number of a vector adds to a pointer if ``many`` lanes share an element."""
     return f" + c * {lanes // many * step}" if lanes % many == 0 else f" + c * {lanes} / {many} * {step}"
 
 
 def _repeated(pointer: str, live: int, many: int, isa: Isa) -> str:
-    """Channels of the input, each in so many neighbouring lanes."""
+    """Channels of the input, each repeated in neighbouring lanes."""
     if isa.lanes() < many or many == 1:
         return load(pointer, 1, live, isa)
     half = _repeated(pointer, -(-live // 2), many // 2, isa)

@@ -94,7 +94,7 @@ class ImplicitGemm:
     origin: Mapping[str, int] = field(default_factory=dict)
 
     def inside(self, axis: Axis) -> ImplicitGemm:
-        """The same in one more outer loop."""
+        """The same loops inside one more outer loop."""
         return replace(self, outer=(axis, *self.outer))
 
     @property
@@ -125,7 +125,7 @@ def plan(problem: ImplicitGemm, isa: Isa) -> tuple[Pixels, Tile]:
     rows, columns = pixels.rows, pixels.columns
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
     vectors = -(-problem.channels // isa.lanes())
-    # Of free sizes a phase of a stride may be empty.
+    # With free sizes, a phase of a stride may be empty.
     tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
     return pixels, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
 
@@ -154,7 +154,7 @@ def pack(matrix: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
 
 
 def as_halves(packed: np.ndarray) -> np.ndarray | None:
-    """Weights in float16, None unless that has all of their numbers: half as many bytes to read."""
+    """Weights in float16, half as many bytes to read; None unless float16 holds all of their numbers."""
     for part in (packed[:_FIRST], packed):
         with np.errstate(over="ignore"):
             halves = part.astype(np.float16)
@@ -234,7 +234,7 @@ class _Writer:
             count = count or channels % group // size
             for column in range(0, size if count != 0 else 0, tile):
                 yield count, size, first + column, min(tile, size)
-        # Within the last panel: whole vectors, and one of which some lanes are in use.
+        # Inside the last panel: full vectors, then one that is partly filled.
         last, lanes = channels % self.width, self.lanes
         if last // lanes != 0:
             yield last // lanes, lanes, channels // self.width * self.width, lanes

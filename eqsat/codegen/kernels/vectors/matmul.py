@@ -38,7 +38,7 @@ from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
 _FEW_ROWS = 4
-"""Up to so many rows, reading the weights takes longer than the products."""
+"""Up to this many rows, reading the weights takes longer than the products."""
 _MANY_ROWS = 24
 """Rows of the left matrix from which on packing a scattered right one pays."""
 _NEAR = 128
@@ -110,7 +110,7 @@ def _wants(task: Task) -> Wants:
 
 @dataclass(frozen=True, slots=True)
 class _Addend:
-    """What is added to the product: a vector added to every row, or steps before the epilogue."""
+    """The addend of the product: a vector added to every row, or steps before the epilogue."""
 
     row: np.ndarray
     steps: tuple[tuple[str, View | np.ndarray], ...]

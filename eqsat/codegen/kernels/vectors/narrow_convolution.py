@@ -222,7 +222,7 @@ class _Writer:
 
     def _blocks(self, sizes: list[int]) -> list[_Pieces]:
         bands = self.at.bands[-1]
-        # Columns that all phases have, and those of the phase that has most.
+        # Columns that all phases have, and the columns of the phase with the most.
         full, count = min(band.count for band in bands), max(band.count for band in bands)
         sums = self.outputs * sum(band.phases for band in bands)
         room = 24 if self.isa.registers >= 32 else 12

@@ -80,7 +80,7 @@ def _accepts(task: Task) -> bool:
 
 
 def _shares(task: Task, at: Windows) -> np.ndarray:
-    """What a sum is multiplied by, for each window."""
+    """The factor of a sum, for each window."""
     counts = window_counts(at, task.view(0).shape[2:], bool(task.attributes.get("count_include_pad", 0)))
     with np.errstate(divide="ignore"):
         return (1.0 / counts).astype(np.float32)
@@ -102,7 +102,7 @@ def _share(task: Task, at: Windows, *, counted: bool) -> str:
 
 
 def _is_inside(reach: int, size: int) -> bool:
-    """Whether no window reaches beyond an axis, whatever its size is."""
+    """Whether no window reaches beyond an axis, for all sizes."""
     try:
         return reach <= size
     except Undecided:

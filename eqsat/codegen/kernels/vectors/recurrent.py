@@ -175,7 +175,7 @@ class _Part:
 
 
 def _parts(steps: Axis, batch: int, limited: bool) -> Iterator[_Part | None]:
-    """The steps in parts that have enough rows to fill registers; None stands for all at once."""
+    """The steps in parts with enough rows to fill registers; None means all steps at once."""
     if not limited or is_free(steps.extent) or is_free(batch):
         yield None
         return

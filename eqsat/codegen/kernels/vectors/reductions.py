@@ -122,7 +122,7 @@ class _Writer:
         return kept, reduced
 
     def _lanes(self, kept: list[SharedAxis], reduced: list[SharedAxis]) -> int | None:
-        """The axis of which each lane has an element of the result."""
+        """The axis along which each lane has an element of the result."""
         return side_by_side(kept, reduced[-1] if reduced else None, self.isa.lanes())
 
     def written(self) -> GeneratedKernel:

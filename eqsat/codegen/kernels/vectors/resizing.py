@@ -115,7 +115,7 @@ def _wants(task: Task) -> Wants:
 
 
 def _phases(taps: _Taps, length: int) -> _Phases | None:
-    """The pattern of an axis that becomes several times as long, if it has one."""
+    """The pattern of an axis that is enlarged by a whole factor, if it has one."""
     outputs = len(taps.index)
     times = outputs // length
     if times * length != outputs or not 1 < times <= _MOST_PHASES or length < 4:
@@ -228,7 +228,7 @@ class _Writer:
         )
 
     def _rows(self, length: int, each: Callable[[int], list[str]]) -> list[_Part]:
-        """Pieces of the sum of rows, each handed to a function that writes what becomes of it."""
+        """Pieces of the sum of rows, each passed to a function that writes its use."""
         found = []
         whole, rest = divmod(length, self.lanes)
         for first, count, live in ((0, whole, self.lanes), (whole * self.lanes, 1, rest)):

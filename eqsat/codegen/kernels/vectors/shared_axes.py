@@ -41,7 +41,7 @@ class VectorLoop:
 
 
 def merged(axes: Sequence[SharedAxis]) -> list[SharedAxis]:
-    """Axes without those of one element; neighbours that are as evenly spaced as one axis are one."""
+    """Axes without those of one element; neighbours that are evenly spaced are joined."""
     found: list[SharedAxis] = []
     for axis in axes:
         if axis.size == 1:

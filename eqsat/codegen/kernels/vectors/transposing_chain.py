@@ -64,7 +64,7 @@ def crossing(y: View, strides: Mapping[str, Shape], types: Mapping[str, ir.DataT
 
 
 def in_tiles(strides: Shape) -> Shape:
-    """The strides of an operand once it is in a tile, of which the innermost counts."""
+    """The strides of an operand inside a tile; only the innermost matters."""
     return (*strides[:-1], 1)
 
 

@@ -155,7 +155,7 @@ def _time(pixels: int, vectors: int, steps: int) -> float:
 
 
 def _cycles(g: Grid, together: int) -> float:
-    """Estimated cycles with so many tiles in a block."""
+    """Estimated cycles with this many tiles in a block."""
     vectors, weights = -(-g.outputs // 16), 36 * 4 * g.inputs * g.outputs
     stream = weights / (_STREAM if weights < _LAST_LEVEL else _STREAM / 3)
     total = 0.0
@@ -168,7 +168,7 @@ def _cycles(g: Grid, together: int) -> float:
 
 
 def tiles_together(g: Grid) -> int:
-    """Tiles of a block: as many as the second cache holds, with tiles of the products that come out even."""
+    """Tiles of a block: as many as the second cache holds, with even tiles of the products."""
     most = max(_NEAR // (36 * 4 * (g.padded_inputs + g.padded_outputs)), 12)
     return min(range(1, min(most, g.tiles) + 1), key=lambda n: (_cycles(g, n), n))
 
