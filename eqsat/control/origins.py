@@ -75,7 +75,7 @@ def _inside(inner: Sequence[Inner]) -> Iterator[Origin]:
 
 
 def _characters(model: ir.Model) -> int:
-    """Bytes of all names and metadata of the nodes: somewhat less than the nodes take in a file."""
+    """Characters of all names and metadata of the nodes: somewhat less than the nodes take in a file."""
     count = 0
     for graph in (model.graph, *model.functions.values()):
         for node in graph:

@@ -57,7 +57,7 @@ def _first(tensors: Tensors, end: int, cuts: Mapping[int, int]) -> int | None:
 
 
 def _reason(tensors: Tensors, a: int | None, b: int | None, cuts: Mapping[int, int]) -> str:
-    """A key of an operation; different operations have different keys."""
+    """The difference between two operations, in words."""
     left = None if a is None else tensors.maker(a)
     right = None if b is None else tensors.maker(b)
     if left is None or right is None or left.op != right.op:

@@ -71,7 +71,7 @@ class RegionKernels:
                 self.kernels[node] = kernel
 
     def region(self, name: str, target: str) -> Region:
-        """All kernels."""
+        """All kernels, as a region."""
         uses: dict[Tensor, int] = {}
         for value, tensor in self._tensors.items():
             returned = sum(v is value for v in self._function.outputs)
