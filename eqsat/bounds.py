@@ -57,7 +57,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may take.
+    """The limits of one call.
 
     Attributes:
         memory: Bytes of tensors that are held at the same time.

@@ -52,7 +52,7 @@ def reason(error: Exception) -> str:
 
 
 class Note(UserWarning):
-    """What a user should know although the call succeeds: a warning in Python, a line on stderr of a command."""
+    """A message for the user although the call succeeds: a warning in Python, a line on stderr of a command."""
 
 
 def note(text: str, category: type[Note] = Note) -> None:

@@ -164,7 +164,7 @@ def cache_folder() -> Path:
 
 
 def reason(error: OSError) -> str:
-    """What went wrong, in the words of the system."""
+    """The system's message about an error."""
     return error.strerror or str(error)
 
 

@@ -21,7 +21,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 ProgressOption = Progress | bool | None
-"""What receives events: a function; False for nothing, True for lines on stderr; None for a line where people look."""
+"""A receiver of events: a function; False for nothing, True for lines on stderr; None for a line where people look."""
 
 _DECIDED: ContextVar[bool] = ContextVar("progress is decided", default=False)
 
@@ -62,13 +62,13 @@ def shows_progress(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def received(progress: ProgressOption) -> Progress | None:
-    """What :func:`shows_progress` gave a function."""
+    """The receiver that :func:`shows_progress` passed to a function."""
     return progress if callable(progress) else None
 
 
 @contextmanager
 def showing(progress: ProgressOption = None) -> Iterator[Progress | None]:
-    """What receives the events; None if they are not shown. Calls from within show nothing unless they ask to."""
+    """The receiver of events; None if they are not shown. Inner calls show nothing unless they ask to."""
     decided = _DECIDED.get()
     token = _DECIDED.set(True)
     try:

@@ -1,4 +1,4 @@
-"""What an optimization returns: a program as an ONNX model that can be executed, saved, reported and written as C."""
+"""The result of an optimization: a program as an ONNX model that can be executed, saved, reported and written as C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What :func:`eqsat.optimize` returns.
+    """The result of :func:`eqsat.optimize`.
 
     Attributes:
         model: The partitioned model: standard ONNX; accelerator regions and composites are local functions.
@@ -132,7 +132,7 @@ class Result:
         return Runs(self.model, self.sizes)
 
     def _dims(self, given: Mapping[str, GivenSize] | None) -> dict[str, GivenSize]:
-        """What is said of sizes: by the caller, else by the ranges of the optimization."""
+        """The sizes of dimensions: those that the caller gives, otherwise the ranges of the optimization."""
         return {**{name: size for name, size in self.sizes.items() if size.most is not None}, **(given or {})}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -350,7 +350,7 @@ class Search:
         return verified(result, seen, self.clock.seconds)
 
     def verifier(self, plan: Plan, result: ir.Model, seed: int = 0, *, blame: bool = True) -> Verifier:
-        """What executes a program against the input, and with ``blame`` finds the rule that is wrong."""
+        """The verifier, which executes a program against the input and with ``blame`` finds the rule that is wrong."""
         statistics = (*self.saturation.statistics, *self.loaded.placed)
         applied = {s.name for s in statistics if s.applied}
         return Verifier(

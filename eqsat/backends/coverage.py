@@ -114,5 +114,5 @@ def counted() -> Iterator[Tally]:
 
 
 def counting() -> Tally | None:
-    """What counts the kernels of regions that are executed here; None if nobody asked."""
+    """The counter of kernels of regions that are executed here; None if nobody requested it."""
     return _TALLY.get()

@@ -320,7 +320,7 @@ class Attempt:
         return wishes.attribute(keys, value, env, self.chance, self.sides)
 
     def seen(self, pattern: Match, attrs: Mapping[str, Any]) -> dict[str, object]:
-        """What conditions see of an operator before it is complete: its attributes that are decided."""
+        """Facts for conditions about an incomplete operator: its attributes decided so far."""
         found: dict[str, object] = {}
         for bind in pattern.attrs:
             if bind.name is not None and bind.name not in self.env and bind.attribute in attrs:

@@ -186,7 +186,7 @@ def codegen(
 
 
 def as_dict(emitted: Emitted) -> dict[str, Any]:
-    """What was generated; sizes in bytes, times in seconds."""
+    """The generated files and statistics; sizes in bytes, times in seconds."""
     from dataclasses import asdict
 
     from eqsat.schema.size_questions import as_dim

@@ -58,7 +58,7 @@ def echo_json(value: Any) -> None:
 
 
 def terminal(*, err: bool = False) -> Console:
-    """What tables and the line of progress are drawn on."""
+    """The console for tables and the line of progress."""
     from rich.console import Console
 
     return Console(stderr=err)

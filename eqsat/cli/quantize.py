@@ -204,7 +204,7 @@ def quantize(
 
 
 def _budget(texts: tuple[str, ...]) -> dict[str, str | float | None] | str | None:
-    """What ``api.quantize`` takes: one for all outputs, or one by output name."""
+    """The form that ``api.quantize`` takes: one for all outputs, or one by output name."""
     if not texts:
         return None
     if len(texts) == 1 and "=" not in texts[0]:

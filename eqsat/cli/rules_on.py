@@ -1,4 +1,4 @@
-"""What each rule does on a model, for ``eqsat rules list --on``."""
+"""The effect of each rule on a model, for ``eqsat rules list --on``."""
 
 from __future__ import annotations
 

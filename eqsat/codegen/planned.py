@@ -35,7 +35,7 @@ from eqsat.schema.free_sizes import FreeSizes
 
 @dataclass(frozen=True)
 class Choices:
-    """What a caller decides about the program.
+    """The caller's decisions about the program.
 
     Attributes:
         host: The host whose kernels are available.

@@ -71,7 +71,7 @@ class _Claim:
 
 @dataclass
 class Proof:
-    """What has been proven.
+    """The proven facts.
 
     Attributes:
         tensors: Of both models; their partition holds what is joined.

@@ -245,7 +245,7 @@ class _OfProgram(GraphExplainer):
         return {k: node for node in self.saturation.encoding.nodes for k in node.results}
 
     def _computed(self, node: EncodedNode, eclass: int) -> list[EncodedNode]:
-        """What computes those operands of a node that are in a class, unless they are constant expressions."""
+        """The nodes that compute those operands of a node that are in a class, unless they are constant expressions."""
         inside = [k for k in node.operands if k is not None and self.classes[k] == eclass]
         found = [self._producers[k] for k in inside if k in self._producers]
         return [one for one in found if self._moves(one)]

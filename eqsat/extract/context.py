@@ -1,4 +1,4 @@
-"""What all parts of a problem read, such as the mask of all attentions of a transformer.
+"""Classes that all parts of a problem read, such as the mask of all attentions of a transformer.
 
 It keeps the problem from falling into parts: no separator encloses what lies below it. So it is computed first, apart
 from the rest: for each set of memories in which its results may lie, there is a cheapest program that brings them

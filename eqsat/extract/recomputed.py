@@ -52,7 +52,9 @@ def recomputed(problem: Problem, dominators: Dominators) -> dict[int, tuple[int,
 
 
 def _extra(problem: Problem, dominators: Dominators, node: int, other: int) -> set[int]:
-    """What an e-node reads to compute a class that another one of its class reads, and that it needs anyway."""
+    """The further classes that an e-node reads to recompute the class that another one reads, if it needs that
+    anyway.
+    """
     own, read = set(problem.children[node]), set(problem.children[other])
     if len(read - own) != 1 or not read & own:
         return set()

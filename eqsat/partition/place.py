@@ -65,7 +65,7 @@ def _matched(pattern: ast.Pattern | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What rules changed in a model.
+    """The changes of rules to a model.
 
     Attributes:
         saturation: The e-graph of the model and of these rules.

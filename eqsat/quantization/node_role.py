@@ -47,7 +47,7 @@ def attributes(node: ir.Node) -> dict[str, Any]:
 
 
 class _Operands:
-    """What a role may ask of the operands of a node."""
+    """The operands of a node, in the form that roles read."""
 
     def __init__(self, node: ir.Node) -> None:
         self._inputs = node.inputs

@@ -21,7 +21,7 @@ NOTABLE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is known about cheaper programs.
+    """Known facts about cheaper programs.
 
     Attributes:
         meaning: Sentences.

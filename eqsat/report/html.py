@@ -67,7 +67,7 @@ def to_html(summary: Summary) -> str:
 
 
 def to_fragment(summary: Summary, width: int = 100) -> str:
-    """What a notebook shows of a result: the head of the page, the gap, and the report for terminals, folded.
+    """The form of a result in a notebook: the head of the page, the gap, and the report for terminals, folded.
 
     Args:
         summary: Of the result.

@@ -103,7 +103,7 @@ class FloatRow:
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """What quantization did.
+    """The effect of quantization.
 
     Attributes:
         simulate: Whether the integers are only simulated.

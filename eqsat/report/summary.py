@@ -71,7 +71,7 @@ class KernelRow:
 
     @property
     def limit(self) -> Limit | None:
-        """What the kernel spends most time on by the target's rates; None where its work is not known."""
+        """The resource that limits the kernel, by the target's rates; None if its work is unknown."""
         return None if self.work is None else self.work.limit
 
     @property
@@ -140,7 +140,7 @@ class HostRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """What one rule or composite did.
+    """The effect of one rule or composite.
 
     Attributes:
         place: ``file:line``.

@@ -334,7 +334,9 @@ def remainder(a: int, b: int) -> int:
 
 
 def _without_remainders(value: int, b: int) -> int:
-    """What has the same remainder without remainders in it: sympy takes ``Mod(3*Mod(n, 4), 4)`` for ``3*Mod(n, 4)``."""
+    """An expression with the same remainder but without remainders in it: sympy simplifies ``Mod(3*Mod(n, 4), 4)`` to
+    ``3*Mod(n, 4)``, which is wrong.
+    """
     total: int = 0
     for monomial, factor in (_terms(value) or {}).items():
         for atom in monomial:

@@ -1,4 +1,4 @@
-"""What changed in operators of ONNX from one opset to the next, as far as it concerns the meaning of a node.
+"""Changes of ONNX's operators from one opset to the next that affect the meaning of a node.
 
 Most new versions of an operator only accept more: further element types, an attribute whose default is what the
 operator did before, an operand that may be absent. A node of the older version then means the same in the newer one,

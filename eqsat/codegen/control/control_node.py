@@ -1,4 +1,4 @@
-"""What a node of control flow is on its way to C: one or two bodies, and what each of their operands and results is.
+"""A lowered node of control flow: one or two bodies, and the roles of their operands and results.
 
 ``Scan`` is a loop whose number of rounds is known. The node's operands are tensors like all others, dense and
 row-major; the bodies' arguments are pointers to them, or into them.
@@ -38,7 +38,7 @@ class OperandSource:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What becomes of a result of a body.
+    """The role of a result of a body.
 
     Attributes:
         kind: A result of the node, whether there is another round, the next value of a state, or a row of a result.

@@ -36,7 +36,7 @@ _TRANSPOSE = OpKey("", "Transpose")
 
 @dataclass(slots=True)
 class _Carried:
-    """What a ``Loop`` carries from round to round.
+    """The values that a ``Loop`` carries from round to round.
 
     Attributes:
         given: The operands of the body's inputs, and where they come from.

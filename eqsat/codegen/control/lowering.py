@@ -1,4 +1,4 @@
-"""What lowering does for all control flow: programs of bodies, the operands and results of the node, its sizes."""
+"""The common part of lowering control flow: programs of bodies, operands and results of the node, its sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one round of a loop computes, in a normal form: rows of a batch as polynomials and products with weights.
+"""A normal form of one round of a loop: rows of a batch as polynomials and products with weights.
 
 A tensor of one round is a batch of rows, and a row consists of blocks of lanes. A lane is a constant, plus products of
 lanes (a gate times a state), plus sums of whole rows times weights. Concatenating, splitting and scaling change blocks

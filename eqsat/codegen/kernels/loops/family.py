@@ -1,4 +1,4 @@
-"""What the families of plain loops have in common: they support any strides, any epilogue, and all element types.
+"""The common part of the families of plain loops: they support any strides, any epilogue, and all element types.
 
 They are the last resort for each operator, used when no faster family accepts the task: complete rather than fast, with
 the innermost loop along memory where the operator allows it. They compute the same as the numpy kernels of the same

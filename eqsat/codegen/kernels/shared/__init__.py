@@ -1,1 +1,1 @@
-"""What kernels of several kinds build on: the registry, the choice of tiles, vector functions as C text."""
+"""The common basis of several kinds of kernels: the registry, the choice of tiles, vector functions as C text."""

@@ -39,7 +39,7 @@ _UNROLLED = 16
 
 @dataclass(frozen=True, slots=True)
 class _Geometry:
-    """What an ordinary and a transposed convolution have in common.
+    """The common part of an ordinary and a transposed convolution.
 
     Attributes:
         groups: Of channels.

@@ -87,7 +87,7 @@ def _shares(task: Task, at: Windows) -> np.ndarray:
 
 
 def _share(task: Task, at: Windows, *, counted: bool) -> str:
-    """What a sum over an axis of a free size is multiplied by, in C.
+    """The factor, in C, of a sum over an axis of a free size.
 
     Args:
         task: The task.
