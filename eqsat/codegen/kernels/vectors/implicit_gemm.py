@@ -18,7 +18,7 @@ import numpy as np
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.nests import Axis, NestLoop, Pixels, loops_over, moves_of
-from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
+from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, is_short_of_registers, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
 from eqsat.schema.size_questions import is_free, typical
 
@@ -26,6 +26,8 @@ _FIRST = 4096
 """Weights that mostly tell whether all are numbers of float16."""
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
+_BLOCK = 4
+"""Steps that are written out, where a loop around each would cost as much as the loads of one vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,16 @@ class ImplicitGemmNest:
     stores: list[str]
 
 
-def plan(problem: ImplicitGemm, isa: Isa) -> tuple[Pixels, Tile]:
-    """The pixels, and their tile, which is the best one at typical sizes."""
+def plan(problem: ImplicitGemm, isa: Isa, vectors: int | None = None) -> tuple[Pixels, Tile]:
+    """The pixels, and their tile, which is the best one at typical sizes; of all tiles, or of those of so many vectors."""
     pixels = Pixels(problem.pixels)
     rows, columns = pixels.rows, pixels.columns
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
-    vectors = -(-problem.channels // isa.lanes())
     # Of free sizes a phase of a stride may be empty.
     tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
-    return pixels, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
+    every = -(-problem.channels // isa.lanes())
+    sizes = map(typical, (row, column, vectors or every, problem.steps))
+    return pixels, choose(tall, wide, *sizes, isa, widths=(vectors,) if vectors else None)
 
 
 def panel_width(channels: int) -> int:
@@ -213,6 +216,7 @@ class _Writer:
             nests=nests,
             taps=taps[:-1],
             run=taps[-1],
+            block=_BLOCK if is_short_of_registers(self.isa) else 1,
             jumps=[n * self.width for n in self.selected.rows],
             input=problem.input,
             weights=problem.weights,
@@ -249,11 +253,18 @@ class _Writer:
         """Offset of the weights of a channel, that of its bias where they have one."""
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
+    def _tile(self, vectors: int) -> Tile:
+        """Of so many vectors of channels: where few remain, more pixels fill the registers."""
+        if vectors == self.tile.vectors or not is_short_of_registers(self.isa):
+            return self.tile
+        return plan(self.problem, self.isa, vectors)[1]
+
     def _pixels(self, loops: list[NestLoop], column: int, vectors: int, live: int) -> list[ImplicitGemmNest]:
         problem = self.problem
         outer = loops_over("p", self.pixels.others)
         nests = []
-        for tiles in self.pixels.tiles(self.tile, [problem.input, *self.results]):
+        tile = self._tile(vectors)
+        for tiles in self.pixels.tiles(tile, [problem.input, *self.results]):
             nest = [*loops, *outer, *(loop for loop in (tiles.rows, tiles.columns) if loop.extent != 1)]
             start = tiles.start
             for r in self.results:
