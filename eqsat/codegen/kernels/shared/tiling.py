@@ -32,7 +32,7 @@ _LATENCY = 4.8
 _OVERHEAD = 0.35
 _ISSUED = 3.0
 """Operations a cycle that one of two threads of a core issues."""
-_SECOND = 1 << 20
+SECOND = 1 << 20
 """Bytes of the second cache."""
 _SPILL = 1.03
 """Cost factor if the broadcast elements have no register of their own."""
@@ -156,7 +156,7 @@ def cheapest(
 
 def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa: Isa) -> float:
     """Cycles of one step of the reduction for all pixels and channels, stores included."""
-    far = 4 * rows * columns * vectors * isa.lanes() > _SECOND
+    far = 4 * rows * columns * vectors * isa.lanes() > SECOND
     return sum(
         count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / max(steps, 1))
         for h, w, v, count in pieces(rows, columns, vectors, tile)
