@@ -1,8 +1,9 @@
 """Chooses the tile of an implicit GEMM that stays in registers: output pixels times vectors of output channels.
 
 A step of the reduction on a tile of ``m`` pixels and ``v`` vectors takes ``m * v`` fused multiply-adds and ``m + v``
-loads (one broadcast element per pixel). The larger of both bounds its time; with few accumulators the latency of a sum
-does (4 cycles on all x86 of the last ten years, and some slack). After the reduction a tile is stored; short pieces of
+loads (one broadcast element per pixel). The larger of both bounds its time, or both together: two threads of a core
+share the six operations that it issues a cycle. With few accumulators the latency of a sum bounds it (4 cycles on all
+x86 of the last ten years, and some slack). After the reduction a tile is stored; short pieces of
 a pixel's channels are expensive where the result is larger than the second cache and the reduction is short. Pixels
 whose distance is a multiple of 4 KiB fall into the same set of an 8-way L1 cache: a tile with more than 6 of them loses
 a quarter of its speed.
@@ -29,7 +30,9 @@ _LINE = 64
 _SETS = 64
 _LATENCY = 4.8
 _OVERHEAD = 0.35
-_SECOND = 1 << 20
+_ISSUED = 3.0
+"""Operations a cycle that one of two threads of a core issues."""
+SECOND = 1 << 20
 """Bytes of the second cache."""
 _SPILL = 1.03
 """Cost factor if the broadcast elements have no register of their own."""
@@ -48,13 +51,19 @@ def cycles(pixels: int, vectors: int, isa: Isa) -> float:
     """Estimated cycles of one step of the reduction."""
     # 64-byte operations take both halves of the machine on Zen 4, one of two ports elsewhere.
     width = 1.0 if isa.vector_bytes >= 64 else 2.0
-    bound = max(pixels * vectors / width, (pixels + vectors) / width, _LATENCY)
+    products, loads = pixels * vectors, pixels + vectors
+    bound = max(products / width, loads / width, (products + loads + 1) / _ISSUED, _LATENCY)
     return bound * (_SPILL if pixels * vectors + vectors + 1 > isa.registers else 1.0) + _OVERHEAD
 
 
 def stores(pixels: int, vectors: int, far: bool, isa: Isa) -> float:
     """Estimated cycles in which a tile is stored, ``far`` from the second cache or not."""
     return pixels * (vectors * isa.vector_bytes / 16 + (8.0 if far else 0.0))
+
+
+def is_short_of_registers(isa: Isa) -> bool:
+    """Whether sums take most of the vector registers of an x86 machine."""
+    return isa.x86 and isa.registers < 32
 
 
 def fits(pixels: int, vectors: int, isa: Isa) -> bool:
@@ -74,7 +83,16 @@ def _collides(rows: int, columns: int, row_bytes: int, column_bytes: int) -> boo
 
 
 @lru_cache(maxsize=4096)
-def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: int, steps: int, isa: Isa) -> Tile:
+def choose(
+    rows: int,
+    columns: int,
+    row_bytes: int,
+    column_bytes: int,
+    vectors: int,
+    steps: int,
+    isa: Isa,
+    widths: tuple[int, ...] | None = None,
+) -> Tile:
     """The tile with the least estimated time.
 
     Args:
@@ -85,9 +103,11 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
         vectors: Vectors of output channels in all.
         steps: Of the reduction.
         isa: Instruction set.
+        widths: Vectors that a tile may have, if not all will do.
     """
     # Narrow vectors share the lines of packed weights evenly.
-    widths = [v for v in range(min(_WIDEST, vectors), 0, -1) if isa.lanes() >= PANEL or not v & (v - 1)]
+    every = [v for v in range(min(_WIDEST, vectors), 0, -1) if isa.lanes() >= PANEL or not v & (v - 1)]
+    widths = tuple(every) if widths is None else widths
     found = cheapest(
         rows,
         columns,
@@ -136,7 +156,7 @@ def cheapest(
 
 def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa: Isa) -> float:
     """Cycles of one step of the reduction for all pixels and channels, stores included."""
-    far = 4 * rows * columns * vectors * isa.lanes() > _SECOND
+    far = 4 * rows * columns * vectors * isa.lanes() > SECOND
     return sum(
         count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / max(steps, 1))
         for h, w, v, count in pieces(rows, columns, vectors, tile)

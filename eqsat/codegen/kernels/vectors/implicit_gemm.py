@@ -18,7 +18,7 @@ import numpy as np
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.nests import Axis, NestLoop, Pixels, loops_over, moves_of
-from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
+from eqsat.codegen.kernels.shared.tiling import PANEL, SECOND, Tile, choose, is_short_of_registers, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
 from eqsat.schema.size_questions import is_free, typical
 
@@ -26,6 +26,8 @@ _FIRST = 4096
 """Weights that mostly tell whether all are numbers of float16."""
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
+_BLOCK = 4
+"""Steps that are written out, where a loop around each would cost as much as the loads of one vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,28 @@ class ImplicitGemmNest:
     stores: list[str]
 
 
-def plan(problem: ImplicitGemm, isa: Isa) -> tuple[Pixels, Tile]:
-    """The pixels, and their tile, which is the best one at typical sizes."""
+@dataclass(frozen=True, slots=True)
+class ImplicitGemmBand:
+    """Loop nests that use the same weights.
+
+    Attributes:
+        loops: Around all of them; empty if each has its own, which divides among more threads.
+    """
+
+    loops: list[NestLoop]
+    nests: list[ImplicitGemmNest]
+
+
+def plan(problem: ImplicitGemm, isa: Isa, vectors: int | None = None) -> tuple[Pixels, Tile]:
+    """The pixels, and the tile that is the best one at typical sizes, of all or of those of so many vectors."""
     pixels = Pixels(problem.pixels)
     rows, columns = pixels.rows, pixels.columns
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
-    vectors = -(-problem.channels // isa.lanes())
     # With free sizes, a phase of a stride may be empty.
     tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
-    return pixels, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
+    every = -(-problem.channels // isa.lanes())
+    sizes = map(typical, (row, column, vectors or every, problem.steps))
+    return pixels, choose(tall, wide, *sizes, isa, widths=(vectors,) if vectors else None)
 
 
 def panel_width(channels: int) -> int:
@@ -200,19 +215,21 @@ class _Writer:
         problem = self.problem
         outer = self.outer = loops_over("n", problem.outer)
         taps = [NestLoop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
-        nests = []
+        bands = []
         for count, step, column, live in self._columns():
             move = {problem.weights: self._weight(step)} | {r: step * problem.channel.get(r, 0) for r in self.results}
             loops = [NestLoop("o", count, strides=move)] if count != 1 else []
             vectors = 1 if is_free(live) else -(-live // self.lanes)
-            nests += self._pixels(loops, column, vectors, live)
+            shared = loops if self._are_weights_far() else []
+            bands.append(ImplicitGemmBand(shared, self._pixels(loops, shared, column, vectors, live)))
         return render(
             "vectors/implicit_gemm.c.jinja",
             outer=outer,
             prologue=prologue,
-            nests=nests,
+            bands=bands,
             taps=taps[:-1],
             run=taps[-1],
+            block=self._block(taps[-1].extent),
             jumps=[n * self.width for n in self.selected.rows],
             input=problem.input,
             weights=problem.weights,
@@ -249,24 +266,44 @@ class _Writer:
         """Offset of the weights of a channel, that of its bias where they have one."""
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
-    def _pixels(self, loops: list[NestLoop], column: int, vectors: int, live: int) -> list[ImplicitGemmNest]:
+    def _block(self, run: int) -> int:
+        """Steps of the innermost loop of the reduction that are written out."""
+        return _BLOCK if is_short_of_registers(self.isa) and (is_free(run) or run >= _BLOCK) else 1
+
+    def _tile(self, vectors: int) -> Tile:
+        """Of so many vectors of channels: where few remain, more pixels fill the registers."""
+        if vectors == self.tile.vectors or not is_short_of_registers(self.isa):
+            return self.tile
+        return plan(self.problem, self.isa, vectors)[1]
+
+    def _are_weights_far(self) -> bool:
+        """Whether each pass over all weights reads them from beyond the second cache."""
+        size = self.problem.channels * self.problem.steps
+        return is_short_of_registers(self.isa) and not is_free(size) and 4 * size > SECOND
+
+    def _pixels(
+        self, loops: list[NestLoop], shared: list[NestLoop], column: int, vectors: int, live: int
+    ) -> list[ImplicitGemmNest]:
         problem = self.problem
         outer = loops_over("p", self.pixels.others)
         nests = []
-        for tiles in self.pixels.tiles(self.tile, [problem.input, *self.results]):
-            nest = [*loops, *outer, *(loop for loop in (tiles.rows, tiles.columns) if loop.extent != 1)]
+        tile = self._tile(vectors)
+        for tiles in self.pixels.tiles(tile, [problem.input, *self.results]):
+            own = [*outer, *(loop for loop in (tiles.rows, tiles.columns) if loop.extent != 1)]
+            nest = own if shared else [*loops, *own]
             start = tiles.start
             for r in self.results:
                 start[r] += column * problem.channel.get(r, 0)
             start[problem.weights] = self._weight(column)
             for name, first in problem.origin.items():
                 start[name] += first
-            nests.append(self._nest(nest, start, tiles.places, column, vectors, live))
+            nests.append(self._nest(nest, shared, start, tiles.places, column, vectors, live))
         return nests
 
     def _nest(
         self,
         loops: list[NestLoop],
+        shared: list[NestLoop],
         start: Mapping[str, int],
         places: list[tuple[int, int]],
         column: int,
@@ -277,7 +314,7 @@ class _Writer:
         pointers = []
         for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
             pointers.append(
-                (name, moves_of(name, (*self.outer, *loops)) + (f" {start[name]:+d}" if start[name] else ""))
+                (name, moves_of(name, (*self.outer, *shared, *loops)) + (f" {start[name]:+d}" if start[name] else ""))
             )
 
         def at(name: str, place: tuple[int, int], vector: int) -> int:

@@ -73,9 +73,17 @@ def geometry(task: Task) -> Transposed:
     strides = integers(task.attributes, "strides", ones)
     dilations = integers(task.attributes, "dilations", ones)
     begin, out = transposed_padding(task.attributes, spatial, kernel, strides, dilations)
+    strides = tuple(map(_apart, spatial, kernel, strides, dilations, begin, out))
     return Transposed(
         strides, tuple(_bands(*axis) for axis in zip(kernel, strides, dilations, begin, out, strict=True))
     )
+
+
+def _apart(size: int, kernel: int, stride: int, dilation: int, begin: int, out: int) -> int:
+    """The stride, or one that is as good for a single window and whose phases read no padding."""
+    if is_free(size) or is_free(out) or size > 1:
+        return stride
+    return max(stride, (kernel - 1) * dilation + 1, begin + out)
 
 
 def _bands(kernel: int, stride: int, dilation: int, begin: int, out: int) -> tuple[Band, ...]:

@@ -12,7 +12,7 @@ import eqsat
 from eqsat import op
 from eqsat.codegen.compiler import FLAGS, find_compiler
 from eqsat.codegen.folder import write_program
-from eqsat.codegen.isa import SCALAR
+from eqsat.codegen.isa import AVX2, SCALAR
 from eqsat.model.load import load
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNIT, Case, run
@@ -92,6 +92,8 @@ SHAPES = {
     "conv3d": ((1, 4, 5, 6, 7), 18, (2, 3, 3), dict(pads=(1, 1, 1, 0, 1, 1))),
     "many_channels": ((1, 256, 3, 3), 200, (1, 1), {}),
     "pages": ((1, 1024, 7, 7), 32, (1, 1), {}),
+    "far_weights": ((1, 130, 5, 7), 250, (3, 3), dict(pads=(1, 1, 1, 1))),
+    "part_of_a_vector_remains": ((1, 13, 9, 11), 43, (3, 3), dict(pads=(1, 1, 1, 1))),
     "pads_beyond": ((1, 3, 4, 4), 8, (3, 3), dict(pads=(3, 4, 4, 3), strides=(3, 3))),
 }
 
@@ -172,6 +174,24 @@ def test_a_window_that_is_half_in_padding_needs_no_halo():
     near = conv_case(np.random.default_rng(4), (1, 12, 9, 10), 33, (3, 3), pads=(1, 1, 1, 1))
     family, task = near.build(None)
     assert family.wants(task).input(0).halo == ((0, 0), (0, 0), (1, 1), (1, 1))
+
+
+def test_far_weights_are_read_once():
+    """Tiles of all sizes use a panel of weights before the next one is read."""
+    case = conv_case(np.random.default_rng(5), (1, 256, 7, 7), 256, (3, 3), pads=(1, 1, 1, 1))
+    family, task = case.build(None)
+    text = family.generate(task, AVX2).body
+    assert text.count("(size_t o = 0;") == 1 < text.count("(size_t r = 0;")
+
+
+def test_few_channels_that_remain_have_tiles_of_their_own():
+    """A single vector of channels has more pixels in registers than two vectors."""
+    case = conv_case(np.random.default_rng(6), (1, 16, 12, 12), 24, (3, 3), pads=(1, 1, 1, 1))
+    family, task = case.build(None)
+    text = family.generate(task, AVX2).body
+    assert "c5_1" in text
+    assert "c6_1" not in text
+    assert "c11_0" in text
 
 
 def test_loads_of_few_channels_are_not_kept_in_registers(tmp_path: Path):

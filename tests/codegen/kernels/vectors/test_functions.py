@@ -17,6 +17,7 @@ FUNCTIONS = {
     "abs": (np.abs, 0.0, None),
     "sqrt": (np.sqrt, 0.5, None),
     "exp": (np.exp, 1.0, None),
+    "low_exp": (np.exp, 1.0, (-np.inf, 40.0)),
     "expm1": (np.expm1, 2.0, (-np.inf, 80.0)),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0, None),
     "tanh": (np.tanh, 3.0, None),

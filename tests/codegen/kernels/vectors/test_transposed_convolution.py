@@ -84,6 +84,9 @@ SHAPES = {
     "three_axes": ((1, 6, 3, 4, 5), 18, (2, 3, 2), dict(strides=(2, 2, 2), pads=(0, 1, 0, 0, 1, 0))),
     "cropped_beyond": ((1, 6, 5, 5), 8, (3, 3), dict(strides=(2, 2), pads=(4, 3, 3, 4))),
     "single": ((1, 32, 1, 1), 24, (4, 4), dict(strides=(1, 1))),
+    "single_cropped": ((2, 12, 1, 1), 20, (5, 3), dict(strides=(3, 2), pads=(1, 0, 2, 1), extra=(2, 1))),
+    "single_dilated": ((1, 12, 1, 1), 18, (3, 3), dict(dilations=(2, 3), group=3)),
+    "single_row": ((1, 8, 1, 6), 16, (3, 4), dict(strides=(1, 2), pads=(0, 1, 1, 1))),
 }
 
 
@@ -93,6 +96,12 @@ def test_shapes(gaps):
     rng = np.random.default_rng(1)
     cases = [transposed_case(rng, shape, outputs, kernel, **rest) for shape, outputs, kernel, rest in SHAPES.values()]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+def test_windows_of_one_input_read_no_padding():
+    case = transposed_case(np.random.default_rng(4), (1, 8, 1, 1), 16, (4, 4), strides=(1, 2), pads=(1, 0, 0, 1))
+    family, task = case.build(None)
+    assert family.wants(task).input(0).halo == ((0, 0),) * 4
 
 
 def test_what_no_tap_reaches_is_the_bias():
