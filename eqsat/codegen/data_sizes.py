@@ -17,7 +17,7 @@ from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
-from eqsat.codegen.shapes import Shapes, type_of
+from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_choices import largest
@@ -26,15 +26,8 @@ from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _INT64 = ir.DataType.INT64
-_DECIDING = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Pad": 1, "Reshape": 1, "Split": 1, "Tile": 1, "TopK": 1}
-"""By operator the operand that says the size of the result."""
-
 _MOST_OF_NOTHING = 1 << 16
 """The greatest size of a reshaped tensor without elements."""
-KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
-"""Operators whose kernels take sizes as operands."""
-
-
 KnownValues = tuple[dict[ProgramTensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
 ApplyOperator = Callable[..., ProgramOperands]
 
@@ -100,7 +93,7 @@ class DataSizes:
             return self._reshape(call)
         if name == "TopK":
             self._have_as_many(call)
-        number = _DECIDING.get(name)
+        number = sizes_operand(call.op)
         deciding = None if number is None else call.operand(number)
         if number is None or deciding is None or (not isinstance(deciding, ProgramTensor) and not is_sizes(deciding)):
             return call
@@ -128,7 +121,8 @@ class DataSizes:
             axis = dict(plain(call.attrs))["axis"] % len(x.shape)
             return [greatest(x.shape[axis])] * len(call.used if name == "Split" else [0])
         declared = declared_sizes(call)
-        deciding = call.operand(_DECIDING[name])
+        number = sizes_operand(call.op)
+        deciding = None if number is None else call.operand(number)
         if declared is None or not isinstance(deciding, ProgramTensor):
             return None
         said = [LARGEST if n is None else n for n in declared]

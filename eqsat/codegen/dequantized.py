@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+from eqsat.ops.operators import operator
+from eqsat.schema.attributes import op_key
 
 
 def dequantized_products(model: ir.Model) -> int:
     """How many products of a model's graph have both factors from DequantizeLinear."""
     return sum(
-        node.domain in ("", "ai.onnx")
-        and node.op_type in PRODUCTS
-        and len(node.inputs) >= 2
-        and all(_is_dequantized(value) for value in node.inputs[:2])
+        _is_product(node) and len(node.inputs) >= 2 and all(_is_dequantized(value) for value in node.inputs[:2])
         for node in model.graph
     )
+
+
+def _is_product(node: ir.Node) -> bool:
+    """Whether a node multiplies with weights that quantization would make integers."""
+    role = operator(op_key(node)).quantization
+    return role is not None and role.weight is not None
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:

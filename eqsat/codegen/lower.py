@@ -16,7 +16,7 @@ from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower_control import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
-from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
+from eqsat.codegen.data_sizes import DataSizes
 from eqsat.codegen.family_choice import check_families, decide_entry
 from eqsat.codegen.found_sizes import SizeLimits, Unbounded, names_in
 from eqsat.codegen.half_precision import HalfPrecision
@@ -36,7 +36,7 @@ from eqsat.codegen.program import (
 )
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
-from eqsat.codegen.shapes import Shapes, type_of
+from eqsat.codegen.shapes import KNOWING_SIZES, Shapes, type_of
 from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.codegen.wants import converted_order, usual_orders
 from eqsat.codegen.whole_regions import ModelRegions, restored

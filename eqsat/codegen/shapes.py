@@ -12,25 +12,23 @@ from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes, result_shapes
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
+from eqsat.ops.operators import has, operator
+from eqsat.ops.traits import Trait
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size import Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
-_NEEDED: dict[str, int | None] = {
-    "Concat": None,
-    "ConstantOfShape": 0,
-    "Expand": 1,
-    "OneHot": None,
-    "Pad": None,
-    "Reshape": 1,
-    "Slice": None,
-    "Split": None,
-    "Tile": 1,
-    "TopK": 1,
-}
-"""Operators whose results have the shapes that an operand says, and how many operands are needed if these are known."""
+KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
+"""Operators whose kernels take sizes as operands."""
+_OF_PARTS = frozenset({"Concat", "Slice"})
+"""Operators whose results have sums or differences of sizes, which may be known although no operand holds sizes."""
+
+
+def sizes_operand(op: OpKey) -> int | None:
+    """The operand that holds sizes of the result, None where there is none."""
+    return operator(op).shaped_by[0] if has(op, Trait.TAKES_SIZES) else None
 
 
 class Shapes:
@@ -109,9 +107,8 @@ class Shapes:
         The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
         """
         first = type_of(operands[0]) if operands else None
-        if first is None or op.domain or op.name not in _NEEDED:
-            return types, operands
-        if op.name not in ("Concat", "Slice") and not any(map(is_sizes, operands)):
+        number, of_parts = sizes_operand(op), not op.domain and op.name in _OF_PARTS
+        if first is None or not (of_parts or (number is not None and any(map(is_sizes, operands)))):
             return types, operands
         if not all(map(self.is_known, types)):
             try:
@@ -121,7 +118,9 @@ class Shapes:
             if shapes is not None:
                 dtypes = result_dtypes(op, attributes, first.dtype, operands)
                 types = [TensorType(d, tuple(map(as_dim, s))) for d, s in zip(dtypes, shapes, strict=False)]
-        return types, operands[: _NEEDED[op.name]] if all(map(self.is_known, types)) else operands
+        if number is None or op.name in KNOWING_SIZES or number + 1 < len(operands):
+            return types, operands
+        return types, operands[:number] if all(map(self.is_known, types)) else operands
 
 
 def result_dtypes(

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import ProgramOperand, ProgramTensor
+from eqsat.ops.operators import operator
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import greatest
 from eqsat.schema.symbol import LARGEST
@@ -66,17 +67,17 @@ class ValueRanges:
             return 0, max(greatest(shape[origin.attributes["axis"]]) - 1, 0)
         if name == "ReduceSum" and origin.operands[0] is not None:
             return self._sum(origin.operands[0], tensor) or widest
-        numbers = _SELECTED.get(name)
-        if numbers is not None:
-            operands = [x for i, x in enumerate(origin.operands) if x is not None and (not numbers or i in numbers)]
-        elif name in _RULES:
-            operands = [x for x in origin.operands if x is not None]
-        else:
+        selects = operator(origin.op).selects
+        is_part = selects is not None and not selects.adds
+        if not is_part and name not in _RULES:
             return widest
+        count = len(origin.operands)
+        sources = selects.sources(count) if selects is not None and is_part else range(count)
+        operands = [x for i in sources if (x := origin.operands[i]) is not None]
         ranges = [r for x in operands if (r := self.of(x)) is not None]
         if len(ranges) < len(operands) or not ranges:
             return widest
-        found = _hull(ranges) if numbers is not None else _RULES[name](origin.attributes, ranges)
+        found = _hull(ranges) if is_part else _RULES[name](origin.attributes, ranges)
         # A value outside the type's range wraps around.
         return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
 
@@ -138,46 +139,10 @@ def _clipped(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> I
     return min(max(low, least), most), max(min(high, most), least)
 
 
-_SELECTED: dict[str, tuple[int, ...]] = {
-    name: numbers
-    for names, numbers in (
-        (("Concat",), ()),
-        (("Where",), (1, 2)),
-        (
-            (
-                *(
-                    "Cast",
-                    "Compress",
-                    "Expand",
-                    "Flatten",
-                    "Gather",
-                    "GatherElements",
-                    "GatherND",
-                    "Identity",
-                    "ReduceMax",
-                ),
-                *(
-                    "ReduceMin",
-                    "Reshape",
-                    "ReverseSequence",
-                    "Slice",
-                    "Split",
-                    "Squeeze",
-                    "Tile",
-                    "TopK",
-                    "Transpose",
-                    "Unsqueeze",
-                ),
-            ),
-            (0,),
-        ),
-    )
-    for name in names
-}
-"""Operators whose results are elements of some operands; of all operands if none is named."""
 _RULES: dict[str, _Rule] = {
     "Abs": lambda a, r: (0 if r[0][0] <= 0 <= r[0][1] else min(map(abs, r[0])), max(map(abs, r[0]))),
     "Add": lambda a, r: (r[0][0] + r[1][0], r[0][1] + r[1][1]),
+    "Cast": lambda a, r: r[0],
     "Clip": _clipped,
     "Div": _divided,
     "Max": lambda a, r: (max(low for low, _ in r), max(high for _, high in r)),

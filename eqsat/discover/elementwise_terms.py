@@ -19,7 +19,7 @@ from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import standard
 from eqsat.ops.properties import is_commutative
-from eqsat.ops.traits import BROADCASTS, UNARY
+from eqsat.ops.traits import BROADCASTS, DIVIDES, UNARY
 from eqsat.rules.signatures import signature
 from eqsat.schema.opset import input_arity, input_dtypes, is_variadic
 from eqsat.schema.types import OpKey
@@ -144,6 +144,7 @@ class Enumeration:
         self.evaluated = 0
         self.complete = True
         self._operators = [(name, arity) for name in operators for arity in arities(name)]
+        self._divides = frozenset(o.op.name for o in standard() if DIVIDES in o.traits)
         # Other operators take tensors of one element here, such as the bounds of Clip.
         self._stretches = {o.op.name: BROADCASTS in o.traits or UNARY in o.traits for o in standard()}
         self._first: dict[bytes, ElementwiseTerm] = {}
@@ -202,7 +203,7 @@ class Enumeration:
                         yield ElementwiseTerm(name, operands)
 
     def _fits(self, name: str, operands: Sequence[ElementwiseTerm]) -> bool:
-        if name in ("Div", "Mod") and self.dtype.is_integer() and operands[1].number == 0:
+        if name in self._divides and self.dtype.is_integer() and operands[1].number == 0:
             return False
         dtypes = [self._values[operand].dtype for operand in operands]
         return self._has_bounds(ElementwiseTerm(name, tuple(operands))) and self._has_types(name, dtypes)

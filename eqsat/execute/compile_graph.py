@@ -18,7 +18,9 @@ from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control_flow
 from eqsat.execute.compiled_graph import CompiledGraph, Instruction
 from eqsat.ops.evaluate import EvaluateOperator, TensorValue, evaluate_body, operation
+from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
+from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
 from eqsat.schema.declared_operators import find_declared, function_body
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 Bindings = Mapping[str, ir.Attr]
 """Attributes with which a function was called."""
 
-_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _CONSTANT = OpKey("", "Constant")
 _ABSENT = 0
 """The slot that is always None."""
@@ -229,7 +230,7 @@ class _Compiler:
                 return _named(served, place), inputs, False
             return self._call(identity, self._attributes(node), place), inputs, False
         op = OpKey(domain, node.op_type)
-        if domain == "" and node.op_type in _CONTROL:
+        if has(op, Trait.HAS_BODIES):
             if node.op_type == "Loop":
                 inputs += [None] * (2 - len(inputs))
             call, captured = self._control(node, len(inputs), place)

@@ -38,7 +38,6 @@ PASSES = 8
 """The types of a branch that has taken an If's place may determine the condition of another one in the next pass."""
 MOST_SIZES = 256
 """Elements of a constant from which sizes may follow."""
-_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 def settled(model: ir.Model) -> ir.Model:
@@ -53,7 +52,7 @@ def settled(model: ir.Model) -> ir.Model:
         The model itself if nothing in it changes, otherwise a new one, loaded as well.
     """
     for _ in range(PASSES):
-        if not any(_is_control(node) for node in model.graph):
+        if not any(_has_bodies(node) for node in model.graph):
             break
         copy = model.clone()
         if not _Settling(copy).run():
@@ -70,8 +69,8 @@ def _small(value: ir.Value) -> np.ndarray | None:
     )
 
 
-def _is_control(node: ir.Node) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in _CONTROL
+def _has_bodies(node: ir.Node) -> bool:
+    return has(op_key(node), Trait.HAS_BODIES)
 
 
 class _Settling:
@@ -87,12 +86,12 @@ class _Settling:
 
     def run(self) -> bool:
         changed = False
-        waiting = [node for node in self._graph if _is_control(node)]
+        waiting = [node for node in self._graph if _has_bodies(node)]
         while waiting:
             node = waiting.pop(0)
             made = self._branch(node) if node.op_type == "If" else None
             if made is not None:
-                waiting = [n for n in made if _is_control(n)] + waiting
+                waiting = [n for n in made if _has_bodies(n)] + waiting
                 changed = True
             elif self._compute_node(node):
                 self._store(node)

@@ -26,7 +26,7 @@ KEPT = "eqsat.kept_floats"
 """In the ``meta`` of a constant: ONNX Runtime does not round it in the input of the optimization."""
 
 _ROUNDED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Operators whose second operand is rounded."""
+"""Operators whose second operand ONNX Runtime rounds; which ones eqsat itself quantizes has no influence on that."""
 _ABSORBED = {
     "Conv": frozenset({"Add", "BatchNormalization", "Mul"}),
     "ConvTranspose": frozenset({"BatchNormalization"}),

@@ -32,6 +32,11 @@ def has(op: OpKey, trait: Trait) -> bool:
     return found is not None and trait in found.traits
 
 
+def all_with(trait: Trait) -> tuple[OpKey, ...]:
+    """The operators of a kind, sorted."""
+    return tuple(o.op for o in declared() if trait in o.traits)
+
+
 def sampler(op: OpKey) -> Sampler:
     """The sampling of its operands; an operator of ONNX Runtime shares that of its ONNX namesake."""
     found = operator(op).sampling

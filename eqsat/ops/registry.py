@@ -26,6 +26,7 @@ from eqsat.ops.quantization_role import Role
 from eqsat.ops.sampling.elementwise import binary
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
+from eqsat.ops.selection import Selection
 from eqsat.ops.traits import NONE, Trait
 from eqsat.ops.typed_like import Like, TypeRule
 from eqsat.ops.undefined import OperandRequirement
@@ -61,6 +62,7 @@ class OperatorFacets:
         inverse: Its inverse function, at least on the positive numbers among its arguments or results; other arguments
             raise an ``ArithmeticError`` or a ``ValueError``. None if it has none.
         magnitude: Properties that bound its result; None if nothing follows from the operator alone.
+        selects: Operands whose elements its result has; None if it computes its elements, or none are stated.
         together: Axes of its operands that have one size; None if there are none, or if it is elementwise: then
             operands are broadcast.
     """
@@ -88,6 +90,7 @@ class OperatorFacets:
     over_reals: over_reals.RealDefinition | None = None
     inverse: Callable[[float], float] | None = None
     magnitude: Magnitude | None = None
+    selects: Selection | None = None
     together: EqualAxesRule | None = None
 
 
@@ -119,6 +122,7 @@ class Facets(TypedDict, total=False):
     over_reals: over_reals.RealDefinition | None
     inverse: Callable[[float], float] | None
     magnitude: Magnitude | None
+    selects: Selection | None
     together: EqualAxesRule | None
 
 

@@ -73,6 +73,15 @@ class Trait(Flag):
     """Computes numbers that need no rounding, because the type of its operand has them."""
     ROUNDS = 1 << 29
     """Computes and rounds, though it selects or moves as well."""
+    TAKES_SIZES = 1 << 30
+    """The first operand whose value shapes its result holds sizes or numbers of copies, not axes or positions, and
+    generated C may have sizes in its place."""
+    DIVIDES = 1 << 31
+    """Divides its first operand by the second."""
+    HAS_BODIES = 1 << 32
+    """Executes graphs that are attributes."""
+    CONTROL = 1 << 33 | HAS_BODIES
+    """Branches, and loops whose bodies compute tensors: no sequences, whose elements have no types."""
 
 
 NONE = Trait.NONE
@@ -106,3 +115,7 @@ FINDS_ENDLESS = Trait.FINDS_ENDLESS
 FIXED = Trait.FIXED
 EXACT = Trait.EXACT
 ROUNDS = Trait.ROUNDS
+TAKES_SIZES = Trait.TAKES_SIZES
+DIVIDES = Trait.DIVIDES
+HAS_BODIES = Trait.HAS_BODIES
+CONTROL = Trait.CONTROL

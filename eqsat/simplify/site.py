@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.schema.attributes import captured_values
-
-CONTROL = frozenset({"If", "Loop", "Scan"})
-"""Operators whose bodies are optimized. The elements of a sequence, which SequenceMap walks through, have no types."""
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import captured_values, op_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class BodySite:
 
 
 def is_control(node: ir.Node) -> bool:
-    """Whether a node is an If, Loop or Scan."""
-    return node.domain in ("", "ai.onnx") and node.op_type in CONTROL
+    """Whether a node is an If, Loop or Scan, whose bodies are optimized."""
+    return has(op_key(node), Trait.CONTROL)
 
 
 def sites(graph: ir.Graph) -> Iterator[BodySite]:

@@ -221,7 +221,7 @@ def _scale_leaves(scales: Sequence[tuple[TensorType | None, np.ndarray]]) -> boo
 
 
 def _at_pole(op: OpKey, floats: Sequence[np.ndarray]) -> bool:
-    if op.name in ("Div", "Mod"):
+    if has(op, Trait.DIVIDES):
         return bool((floats[-1] == 0).any())
     if op.name == "Reciprocal":
         return bool((floats[0] == 0).any())

@@ -45,8 +45,6 @@ _SOURCE = "17,8"
 """The opset and the IR version to write where the operator exists there: ONNX Runtime's optimizations know it."""
 _LARGEST = 1 << 26
 """Bytes of the tensors of one kernel; a larger one is not measured."""
-_VIEWS = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Shape", "Size", "Constant"))
-"""Operators that move no data inside a network; alone, ONNX Runtime would copy."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,8 @@ def _is_measurable(node: PlanNode, found: Snapshot) -> bool:
     """Whether the kernel by itself takes as long as within a network, on operands that are drawn."""
     if node.op in ANNOTATIONS or has_subgraphs(node.attrs) or find_function(node.op) is not None:
         return False
-    if node.op.name in _VIEWS or has(node.op, Trait.RANDOM):
+    # Operators that move no data inside a network; alone, ONNX Runtime would copy.
+    if node.op.name == "Constant" or has(node.op, Trait.FORWARDS) or has(node.op, Trait.RANDOM):
         return False
     size = 0
     for eclass in (*node.inputs, *node.outputs):

@@ -27,6 +27,9 @@ from eqsat.errors import EqsatError
 from eqsat.model.builder import constant, graph, op
 from eqsat.model.builder import input as make_input
 from eqsat.model.expression import Tensor
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import op_key
 from eqsat.schema.types import TensorType, type_of
 from eqsat.simplify.edit import constant_of, is_read, number_of, through_identities
 from eqsat.simplify.loops import axis_is_first, carried_count, first_carried
@@ -349,7 +352,7 @@ def _is_zero(value: ir.Value) -> bool:
         return False
     if node.op_type == "ConstantOfShape":
         return "value" not in node.attributes or not node.attributes["value"].as_tensor().numpy().any()
-    if node.op_type in ("Identity", "Expand", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Tile"):
+    if has(op_key(node), Trait.REARRANGES) or node.op_type in ("Expand", "Tile"):
         return node.inputs[0] is not None and _is_zero(node.inputs[0])
     return False
 
@@ -364,7 +367,7 @@ def _surely(value: ir.Value | None) -> bool:
     node = value.producer()
     if node is None or node.domain:
         return False
-    if node.op_type in ("Identity", "Cast", "And", "Squeeze", "Reshape", "Unsqueeze"):
+    if node.op_type == "And" or has(op_key(node), Trait.REARRANGES):
         return all(_surely(v) for v in (node.inputs if node.op_type == "And" else node.inputs[:1]))
     if node.op_type in ("Less", "Greater"):
         one, other = (outer_number(v) for v in node.inputs)

@@ -15,8 +15,10 @@ from eqsat.control.recurrent.lanes import Lanes, Row, constant_row, mask_row, wi
 from eqsat.control.recurrent.trips import Position
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import array_of, attr, op_key, to_attrs
-from eqsat.schema.types import Attrs, TensorType, type_of
+from eqsat.schema.types import Attrs, OpKey, TensorType, type_of
 from eqsat.simplify.edit import constant_of
 
 MOST_CONSTANT = 1 << 24
@@ -77,7 +79,6 @@ class NoRoundForm(Exception):
 _TO_THE_END = 10**9
 """Ends of a Slice from here on keep all rows."""
 _ACTIVATIONS = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
-_NUMBER = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
 _SAME_ROWS = frozenset({"Identity", "Reshape", "Flatten", "Expand"})
 
 
@@ -155,7 +156,7 @@ class Round:
     def _of_sequence(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[RoundValue | None]) -> RoundValue:
         """A row that is read, or whether a sample is active."""
         source, at = inputs[0], inputs[1] if len(inputs) > 1 else None
-        if op in ("Identity", "Cast", "Unsqueeze", "Reshape", "Squeeze") and isinstance(source, Stack):
+        if has(OpKey("", op), Trait.REARRANGES) and op != "Transpose" and isinstance(source, Stack):
             if source.type.dtype.is_floating_point() and op != "Identity":
                 raise NoRoundForm
             return source
@@ -344,7 +345,7 @@ def _position(known: RoundValue | None) -> Position | None:
 def _number(op: str, node: ir.Node, inputs: Sequence[RoundValue | None]) -> RoundValue:
     numbers = [_position(x) for x in inputs]
     one, other = numbers[0], numbers[1] if len(numbers) > 1 else None
-    if op in _NUMBER and one is not None:
+    if has(OpKey("", op), Trait.REARRANGES) and one is not None:
         return one
     found = None
     if one is not None and other is not None:
@@ -369,7 +370,7 @@ def _going(op: str, inputs: Sequence[RoundValue | None]) -> RoundValue:
             limits += known.limits
         elif not (isinstance(known, np.ndarray) and known.dtype == bool and known.all()):
             raise NoRoundForm
-    if op in ("And", "Identity", "Cast", "Squeeze", "Reshape", "Unsqueeze"):
+    if op == "And" or has(OpKey("", op), Trait.REARRANGES):
         return Going(tuple(dict.fromkeys(limits)))
     raise NoRoundForm
 

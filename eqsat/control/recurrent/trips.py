@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import op_key
 from eqsat.simplify.edit import constant_of, number_of
-
-_SAME = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
-"""Operators that keep the number of a scalar, or of a tensor with one element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
     node = value.producer()
     if node is None or node.domain:
         return None
-    if node.op_type in _SAME:
+    if has(op_key(node), Trait.REARRANGES):  # There is one element.
         return outer_number(node.inputs[0], depth + 1)
     if node.op_type == "Shape":
         sizes = _dims(node)

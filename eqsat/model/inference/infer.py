@@ -28,7 +28,8 @@ from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.model.validate.declared import check_operands
 from eqsat.model.validate.fatal import require_least_of
 from eqsat.ops.evaluate import constant_value
-from eqsat.ops.operators import operator
+from eqsat.ops.operators import has, operator
+from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
@@ -217,14 +218,13 @@ def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
     """Whether inference might look at the contents of an input: shapes, axes, pads, scales of a Resize."""
     if size > MAX_VALUE:
         return False
-    if op.name in _DIVIDES:
+    if has(op, Trait.DIVIDES):
         return dtype.kind in "iu"
     return (dtype.kind in "iu" and dtype.itemsize >= 4) or (dtype.kind == "f" and op.name in _READS_FLOATS)
 
 
 # ---- details -------------------------------------------------------------------------------------
 
-_DIVIDES = frozenset(("Div", "Mod"))
 _READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
 
 

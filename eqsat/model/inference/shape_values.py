@@ -23,7 +23,7 @@ from eqsat.model.inference import size_elements
 from eqsat.model.inference.size_elements import SizeElement, computed, is_free
 from eqsat.ops.evaluate import constant_value, evaluate, try_need
 from eqsat.ops.needs import is_parametric
-from eqsat.ops.operators import has
+from eqsat.ops.operators import has, operator
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import attr
@@ -153,7 +153,7 @@ def _of_numbers(
     need = try_need(op, complete, values) if is_parametric(op) else None
     if need is not None and need.elements > _LIMIT:
         return ()
-    divisor = values[1] if op.name in ("Div", "Mod") else None
+    divisor = values[1] if has(op, Trait.DIVIDES) else None
     if divisor is not None and divisor.dtype.kind in "iu" and not np.all(divisor):
         return ()  # The standard does not define it.
     return evaluate(op, attrs, values, outputs)
@@ -182,8 +182,9 @@ def of_sizes(
         ExecutionError: The operands do not fit together.
     """
     name = op.name
-    if name in _MOVING:
-        return _moved(op, attrs, complete, values, len(outputs))
+    selects = operator(op).selects
+    if selects is not None and not has(op, Trait.SELECTS):  # Its elements are moved: none are compared.
+        return _moved(op, selects.sources(len(values)), attrs, complete, values, len(outputs))
     if name in _REDUCING:
         return [_reduced(name, complete, values)]
     if name == "Range":
@@ -210,27 +211,6 @@ def of_sizes(
 
 _KEEPS_ABSENT = frozenset({"Clip"})
 _OF_TWO = frozenset({"Add", "Max", "Min"})
-_MOVING: dict[str, tuple[int, ...] | None] = {
-    "Compress": (0,),
-    "Concat": None,
-    "Expand": (0,),
-    "Flatten": (0,),
-    "Gather": (0,),
-    "GatherElements": (0,),
-    "GatherND": (0,),
-    "Identity": (0,),
-    "Pad": (0, 2),
-    "Reshape": (0,),
-    "ScatterElements": (0, 2),
-    "ScatterND": (0, 2),
-    "Slice": (0,),
-    "Split": (0,),
-    "Squeeze": (0,),
-    "Tile": (0,),
-    "Transpose": (0,),
-    "Unsqueeze": (0,),
-}
-"""Operators that move elements, and the operands that hold these elements; None for all operands."""
 
 
 def _unknown(*_: SizeElement) -> SizeElement:
@@ -238,10 +218,14 @@ def _unknown(*_: SizeElement) -> SizeElement:
 
 
 def _moved(
-    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[KnownValue], outputs: int
+    op: OpKey,
+    data: Sequence[int],
+    attrs: Attrs,
+    complete: Mapping[str, Any],
+    values: Sequence[KnownValue],
+    outputs: int,
 ) -> Sequence[KnownValue]:
-    """The operator executed on numbers that represent the elements; 0 represents the elements that it fills in."""
-    data = _MOVING[op.name] or range(len(values))
+    """The operator executed on numbers that represent the elements of ``data``; 0 represents what it fills in."""
     if complete.get("reduction", "none") not in ("none", b"none") or complete.get("mode", "constant") != "constant":
         return ()
     known: list[SizeElement] = [0]
@@ -291,7 +275,7 @@ def _of_row(
     single |= output is not None and output.dtype == ir.DataType.FLOAT
     dtypes = [None if v is None else _dtype(v, x, single) for v, x in zip(operands, row, strict=True)]
     given = [None if d is None else np.asarray(x, d) for x, d in zip(row, dtypes, strict=True)]
-    if op.name in ("Div", "Mod") and given[1] is not None and given[1].dtype.kind in "iu" and not given[1]:
+    if has(op, Trait.DIVIDES) and given[1] is not None and given[1].dtype.kind in "iu" and not given[1]:
         return None
     found = evaluate(op, attrs, given)[0]
     return None if found is None else found.item()

@@ -17,10 +17,12 @@ from eqsat.ops.numpy_kernel import Fallback, NumpyFunction, in_single
 from eqsat.ops.quantization_role import COMPUTES, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
+from eqsat.ops.selection import Selection
 from eqsat.ops.traits import (
     BENDS,
     BROADCASTS,
     COMMUTATIVE,
+    DIVIDES,
     ELEMENTARY,
     ELEMENTWISE,
     FIXED,
@@ -138,7 +140,7 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED, checks=(attributes.mod, movement.divide),
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES | SIZES | FIXED | DIVIDES, checks=(attributes.mod, movement.divide),
     sampling=sample.divide, undefined=undefined.division)
 declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES | SIZES | FIXED, sampling=sample.shift,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
@@ -151,7 +153,7 @@ declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATI
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
     over_reals=reals.mean)
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED, sampling=sample.where,
-    bounds=bounds.selected, magnitude=Magnitude((1, 2)))
+    bounds=bounds.selected, magnitude=Magnitude((1, 2)), selects=Selection((1, 2)))
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES | FIXED,
     checks=(movement.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True), over_reals=reals.clip)
@@ -162,9 +164,10 @@ declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | CO
 declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE | FIXED)
 declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE | FIXED)
 declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE | FIXED)
-declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO | FIXED,
-    checks=(movement.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0),
-    scale=scales.of_quotient, bounds=bounds.divided, undefined=undefined.division)
+declare("Div", numpy=_since_broadcasting(divide),
+    traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO | FIXED | DIVIDES, checks=(movement.divide,),
+    sampling=sample.divide, quantization=Role(data=(0,), by_number=lambda n: n != 0), scale=scales.of_quotient,
+    bounds=bounds.divided, undefined=undefined.division)
 declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES | FIXED,
     bounds=bounds.truths)
 declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS | SIZES | FIXED,

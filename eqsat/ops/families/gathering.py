@@ -20,7 +20,8 @@ from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import INDEXES, LOOKS_UP, MOVES, PARAMETRIC, SELECTS, SIZES
+from eqsat.ops.selection import FROM_FIRST, Selection
+from eqsat.ops.traits import INDEXES, LOOKS_UP, MOVES, PARAMETRIC, SELECTS, SIZES, TAKES_SIZES
 from eqsat.schema.types import Attributes
 
 
@@ -147,27 +148,28 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 # fmt: off
 declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES | LOOKS_UP, need=need_gather, checks=(movement.gather,),
     normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part,
-    magnitude=OF_FIRST)
+    magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES | LOOKS_UP | SIZES,
     checks=(attributes.indices_along, movement.gather_elements), normal_form=(normal.axis(),),
-    sampling=indexing.gather_elements, quantization=MOVES_DATA, magnitude=OF_FIRST)
+    sampling=indexing.gather_elements, quantization=MOVES_DATA, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES | SIZES, need=need_gather_nd,
     checks=(attributes.indices_nd, movement.gather_nd), sampling=indexing.gather_nd, quantization=MOVES_DATA,
-    magnitude=OF_FIRST)
+    magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Scatter", numpy=scatter_elements, traits=INDEXES, together=equal_axes.updates)
 declare("ScatterElements", numpy=scatter_elements, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, movement.scatter_elements),
     normal_form=(normal.axis(),), sampling=indexing.scatter_elements,
-    together=equal_axes.updates)
+    together=equal_axes.updates, selects=Selection((0, 2), adds=True))
 declare("ScatterND", numpy=scatter_nd, traits=INDEXES | SIZES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_nd, movement.scatter_nd), sampling=sample.scatter_nd,
-    together=equal_axes.updates)
-declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
+    together=equal_axes.updates, selects=Selection((0, 2), adds=True))
+declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES | TAKES_SIZES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),), sampling=indexing.one_hot)
 declare("Compress", numpy=compress, traits=MOVES | SIZES, shaped_by=(1,), checks=(attributes.axis,),
-    normal_form=(normal.axis(),), sampling=indexing.compress)
+    normal_form=(normal.axis(),), sampling=indexing.compress, selects=FROM_FIRST)
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
-declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,
-    checks=(attributes.axis, lengths.one_number(1, "k")), normal_form=(normal.axis(),), sampling=indexing.top_k)
+declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS | TAKES_SIZES, shaped_by=(1,),
+    macs=count.input_elements, checks=(attributes.axis, lengths.one_number(1, "k")), normal_form=(normal.axis(),),
+    sampling=indexing.top_k, selects=FROM_FIRST)
 declare("TensorScatter", traits=MOVES, sampling=indexing.cache_update)
 declare("Unique", shaped_by=(0,), macs=count.input_elements, normal_form=(normal.axis(),))

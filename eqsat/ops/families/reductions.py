@@ -20,6 +20,7 @@ from eqsat.ops.numpy_kernel import NumpyFunction, in_single
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
+from eqsat.ops.selection import FROM_FIRST
 from eqsat.ops.traits import (
     BENDS,
     ELEMENTARY,
@@ -236,10 +237,10 @@ declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, com
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
 declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
-    bounds=bounds.most_of, common=_REDUCES, magnitude=OF_FIRST)
+    bounds=bounds.most_of, common=_REDUCES, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION | LINEAR, quantization=DATA, common=_REDUCES)
 declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS | SIZES, quantization=MOVES_DATA,
-    common=_REDUCES, magnitude=OF_FIRST)
+    common=_REDUCES, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION | SIZES, common=_REDUCES)
 declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR | SIZES, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)

@@ -17,6 +17,7 @@ from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
+from eqsat.ops.selection import FROM_FIRST
 from eqsat.ops.traits import (
     BY_TYPE,
     FIXED,
@@ -27,6 +28,7 @@ from eqsat.ops.traits import (
     REARRANGES,
     ROUNDS,
     SIZES,
+    TAKES_SIZES,
     TOTAL,
 )
 from eqsat.schema.types import Attributes, TensorAttr
@@ -167,35 +169,35 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Identity", numpy=identity, traits=MOVES | FORWARDS | SIZES | REARRANGES | TOTAL | FIXED,
-    sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST)
-declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
-    shaped_by=(1,),
+    sampling=sample.identity, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST, selects=FROM_FIRST)
+declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute},
+    traits=MOVES | FORWARDS | SIZES | REARRANGES | TAKES_SIZES, shaped_by=(1,),
     checks=(movement.parameters(vectors=(1,)), movement.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
-    bounds=bounds.part, magnitude=OF_FIRST)
+    bounds=bounds.part, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES | REARRANGES | SIZES,
     normal_form=(normal.axis(),), sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part,
-    magnitude=OF_FIRST)
+    magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,), checks=(attributes.listed_axes(1), movement.parameters(either=(1,)), movement.squeeze),
     axes=Axes(1), sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same, together=equal_axes.squeezed,
-    magnitude=OF_FIRST)
+    magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS | SIZES | REARRANGES,
     shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), movement.parameters(either=(1,))), axes=Axes(1, of_result=True),
-    sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST)
+    sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Transpose", numpy=transpose, traits=MOVES | REARRANGES | TOTAL | SIZES, checks=(movement.transpose,),
     normal_form=(normal.permutation,), sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same,
-    magnitude=OF_FIRST)
-declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_expand,
+    magnitude=OF_FIRST, selects=FROM_FIRST)
+declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC | SIZES | TAKES_SIZES, shaped_by=(1,), need=need_expand,
     checks=(movement.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same,
-    magnitude=OF_FIRST, together=equal_axes.expanded)
-declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1,), need=need_tile,
-    checks=(movement.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
-    quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
+    magnitude=OF_FIRST, together=equal_axes.expanded, selects=FROM_FIRST)
+declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC | SIZES | TAKES_SIZES, shaped_by=(1,),
+    need=need_tile, checks=(movement.parameters(vectors=(1,)), lengths.per_axis(1, "repeats")), sampling=sample.tile,
+    quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST, selects=FROM_FIRST)
 declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, normal_form=(normal.range_of_shape,),
     sampling=sample.shape_of)
 declare("Size", numpy=size, traits=MOVES | FORWARDS | BY_TYPE | TOTAL, sampling=sample.shape_of)
-declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0,),
+declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | SIZES | TAKES_SIZES, shaped_by=(0,),
     need=need_constant_of_shape, checks=(movement.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | ROUNDS | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
     checks=(attributes.range_, movement.parameters(numbers=(0, 1, 2))), sampling=indexing.numbers)

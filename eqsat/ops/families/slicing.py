@@ -19,7 +19,8 @@ from eqsat.ops.quantization_role import MOVES_DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import indexing
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import MOVES, PARAMETRIC, SIZES
+from eqsat.ops.selection import FROM_ALL, FROM_FIRST, Selection
+from eqsat.ops.traits import MOVES, PARAMETRIC, SIZES, TAKES_SIZES
 from eqsat.schema.slices import as_slice, taken
 from eqsat.schema.types import Attributes
 
@@ -187,22 +188,23 @@ def _role_of_pad(attrs: Attributes, operands: Operands) -> Role | None:
 # fmt: off
 declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES | SIZES, normal_form=(normal.axis(),),
     sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated,
-    together=equal_axes.concatenated, magnitude=OF_ALL)
-declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES, shaped_by=(1,),
-    checks=(movement.parameters(vectors=(1,)), lengths.parts, movement.split),
-    normal_form=(normal.axis(), normal.parts),
-    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part, together=equal_axes.parted)
+    together=equal_axes.concatenated, magnitude=OF_ALL, selects=FROM_ALL)
+declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES | SIZES | TAKES_SIZES,
+    shaped_by=(1,), checks=(movement.parameters(vectors=(1,)), lengths.parts, movement.split),
+    normal_form=(normal.axis(), normal.parts), sampling=sample.split,
+    quantization=MOVES_DATA, bounds=bounds.part, together=equal_axes.parted, selects=FROM_FIRST)
 declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES | SIZES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, movement.parameters(vectors=(1, 2, 3, 4))),
-    axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST)
-declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(1, 3),
-    need=need_pad,
+    axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part, magnitude=OF_FIRST,
+    selects=FROM_FIRST)
+declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC | SIZES | TAKES_SIZES,
+    shaped_by=(1, 3), need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
             movement.parameters(vectors=(1, 3), numbers=(2,)), lengths.pads),
     axes=Axes(3, ordered=True), sampling=sample.pad, quantization=Role(data=(0,), moves=True, of_node=_role_of_pad),
-    bounds=bounds.padded, magnitude=Magnitude((0, 2)))
+    bounds=bounds.padded, magnitude=Magnitude((0, 2)), selects=Selection((0, 2), adds=True))
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
     checks=(attributes.axes_attribute, movement.parameters(vectors=(1,)), lengths.per_axis(1, "shape")),
     normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,),
-    sampling=indexing.reverse_sequence)
+    sampling=indexing.reverse_sequence, selects=FROM_FIRST)

@@ -9,7 +9,8 @@ from eqsat.codegen.control.control_node import CONTROL
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, GeneratedKernel, Task, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
-from eqsat.schema.types import OpKey
+from eqsat.ops.operators import all_with
+from eqsat.ops.traits import Trait
 
 _ROWS = Want(strict=True, dense=True)
 
@@ -25,7 +26,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 FAMILY = register(
     Family(
         "control flow",
-        tuple(OpKey("", name) for name in ("If", "Loop", "Scan")),
+        all_with(Trait.CONTROL),
         lambda task: CONTROL in task.attributes and not task.epilogue.steps,
         _generate,
         _wants,
