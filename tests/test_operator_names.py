@@ -32,8 +32,8 @@ ABOUT_OPERATORS = {
     "codegen/data_axes.py", "codegen/data_sizes.py", "codegen/found_sizes.py", "codegen/shape_arithmetic.py",
     "codegen/shapes.py", "codegen/value_ranges.py",
     # Programs of loops, as exporters write them.
-    "control/recurrent/cells.py", "control/recurrent/cells_as_operators.py", "control/recurrent/rewrite.py",
-    "control/recurrent/round.py", "control/recurrent/trips.py", "simplify/counted.py", "simplify/sequences.py",
+    "control/recurrent/cells.py", "control/recurrent/rewrite.py", "control/recurrent/round.py",
+    "control/recurrent/trips.py", "simplify/counted.py", "simplify/sequences.py",
     # Arithmetic that widens bounds.
     "egraph/magnitudes.py",
     # Sums and products; the signs of Python.

@@ -12,9 +12,8 @@ from eqsat.control.recurrent.cells import ONNX_GATES, Cell, Gate
 from eqsat.control.recurrent.lanes import RowSource
 from eqsat.model.builder import op
 from eqsat.model.expression import Tensor
+from eqsat.ops.families.recurrent import DEFAULTS
 from eqsat.schema.types import Dim
-
-_DEFAULT = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def step(
     hidden = gates[0].bias.size
     attributes: dict[str, object] = {"hidden_size": hidden, "direction": "reverse" if backwards else "forward"}
     names = _activations(cell)
-    if names != _DEFAULT[cell.op]:
+    if names != list(DEFAULTS[cell.op]):
         hard = names.count("HardSigmoid")
         attributes["activations"] = names
         if hard:

@@ -15,6 +15,7 @@ from eqsat.control.recurrent.lanes import Lanes, Row, constant_row, mask_row, wi
 from eqsat.control.recurrent.trips import Position
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.families.recurrent import WITHOUT_PARAMETERS
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import array_of, attr, op_key, to_attrs
@@ -78,7 +79,6 @@ class NoRoundForm(Exception):
 
 _TO_THE_END = 10**9
 """Ends of a Slice from here on keep all rows."""
-_ACTIVATIONS = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
 _SAME_ROWS = frozenset({"Identity", "Reshape", "Flatten", "Expand"})
 
 
@@ -225,7 +225,7 @@ class Round:
             return self._moved(op, node, attrs, inputs)
         kind = _type(node.outputs[0])
         count = _lanes(kind)
-        if op in _ACTIVATIONS:
+        if op.lower() in WITHOUT_PARAMETERS:
             return [lanes.activate(self._as_row(first, count), op)]
         if op == "HardSigmoid":
             slope, shift = attr(attrs, "alpha", 0.2), attr(attrs, "beta", 0.5)

@@ -53,28 +53,37 @@ _BETA = {"scaledtanh": 1.0, "hardsigmoid": 0.5, "affine": 0.0}
 """Defaults of the functions that take parameters."""
 
 
+_FUNCTIONS: dict[str, Callable[[np.ndarray, np.float32, np.float32], np.ndarray]] = {
+    "relu": lambda x, p, q: np.maximum(x, 0),
+    "tanh": lambda x, p, q: np.tanh(x),
+    "sigmoid": lambda x, p, q: sigmoid(x),
+    "affine": lambda x, p, q: p * x + q,
+    "leakyrelu": lambda x, p, q: np.where(x < 0, p * x, x),
+    "thresholdedrelu": lambda x, p, q: np.where(x > p, x, 0),
+    "scaledtanh": lambda x, p, q: p * np.tanh(q * x),
+    "hardsigmoid": lambda x, p, q: np.clip(p * x + q, 0, 1),
+    "elu": lambda x, p, q: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
+    "softsign": lambda x, p, q: x / (1 + np.abs(x)),
+    "softplus": lambda x, p, q: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+}
+ACTIVATIONS = frozenset(_FUNCTIONS)
+"""The keys of all activations."""
+WITHOUT_PARAMETERS = ACTIVATIONS - _ALPHA.keys()
+_GATED = ("Sigmoid", "Tanh", "Tanh")
+DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": _GATED, "DynamicQuantizeLSTM": _GATED}
+"""The activations of one direction where a network of a kind names none."""
+
+
 def _function(activation: Activation) -> _Function:
-    p, q = np.float32(activation.alpha), np.float32(activation.beta)
-    table: dict[str, _Function] = {
-        "relu": lambda x: np.maximum(x, 0),
-        "tanh": np.tanh,
-        "sigmoid": sigmoid,
-        "affine": lambda x: p * x + q,
-        "leakyrelu": lambda x: np.where(x < 0, p * x, x),
-        "thresholdedrelu": lambda x: np.where(x > p, x, 0),
-        "scaledtanh": lambda x: p * np.tanh(q * x),
-        "hardsigmoid": lambda x: np.clip(p * x + q, 0, 1),
-        "elu": lambda x: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
-        "softsign": lambda x: x / (1 + np.abs(x)),
-        "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    }
-    if activation.key not in table:
+    if activation.key not in _FUNCTIONS:
         raise ValueError(f"unknown activation {activation.name!r}")
-    return table[activation.key]
+    function, p, q = _FUNCTIONS[activation.key], np.float32(activation.alpha), np.float32(activation.beta)
+    return lambda x: function(x, p, q)
 
 
-def activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[Activation]]:
-    """Activations by direction; the lists of parameters have entries only for functions that take them."""
+def activations(attrs: Attributes, kind: str, directions: int) -> list[list[Activation]]:
+    """Activations of a kind of network by direction; lists of parameters have entries for functions that take them."""
+    default = DEFAULTS[kind]
     names = list(attrs.get("activations") or default * directions)
     alphas, betas = iter(attrs.get("activation_alpha", ())), iter(attrs.get("activation_beta", ()))
     made = []
@@ -86,8 +95,8 @@ def activations(attrs: Attributes, default: tuple[str, ...], directions: int) ->
     return [made[i * count : (i + 1) * count] for i in range(directions)]
 
 
-def _activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[_Function]]:
-    return [[_function(a) for a in found] for found in activations(attrs, default, directions)]
+def _activations(attrs: Attributes, kind: str, directions: int) -> list[list[_Function]]:
+    return [[_function(a) for a in found] for found in activations(attrs, kind, directions)]
 
 
 def _unroll(
@@ -186,7 +195,7 @@ def rnn(
     """``h = f(x W' + h R' + b)``."""
     x, initial = _prepare(attrs, x, r, (h0,))
     hidden = r.shape[2]
-    functions = _activations(attrs, ("Tanh",), r.shape[0])
+    functions = _activations(attrs, "RNN", r.shape[0])
 
     def step(d: int) -> tuple[_Product, np.ndarray, _Step]:
         bias = np.zeros(hidden, x.dtype) if b is None else b[d, :hidden] + b[d, hidden:]
@@ -213,7 +222,7 @@ def gru(
     """Gates z, r, h (Cho et al., 2014); ``linear_before_reset`` resets the product and not the state."""
     x, initial = _prepare(attrs, x, r, (h0,))
     n = r.shape[2]
-    functions = _activations(attrs, ("Sigmoid", "Tanh"), r.shape[0])
+    functions = _activations(attrs, "GRU", r.shape[0])
     after = bool(attrs.get("linear_before_reset", 0))
 
     def step(d: int) -> tuple[_Product, np.ndarray, _Step]:
@@ -262,7 +271,7 @@ def _lstm(
 ) -> tuple[np.ndarray, ...]:
     """An LSTM whose products with inputs and with states are functions of a direction."""
     directions, _, n = initial[0].shape
-    functions = _activations(attrs, ("Sigmoid", "Tanh", "Tanh"), directions)
+    functions = _activations(attrs, "LSTM", directions)
     coupled = bool(attrs.get("input_forget", 0))
 
     def step(d: int) -> tuple[_Product, np.ndarray, _Step]:

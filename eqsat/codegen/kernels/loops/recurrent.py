@@ -6,29 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import onnx_ir as ir
-
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
+from eqsat.codegen.kernels.shared import activations as activations_in_c
 from eqsat.ops.families.recurrent import Activation, activations
 
-_FORMS = {
-    "relu": "maximum_{c}({v}, 0)",
-    "tanh": "tanh{f}({v})",
-    "sigmoid": "sigmoid_{c}({v})",
-    "affine": "({p} * {v} + {q})",
-    "leakyrelu": "({v} < 0 ? {p} * {v} : {v})",
-    "thresholdedrelu": "({v} > {p} ? {v} : 0)",
-    "scaledtanh": "({p} * tanh{f}({q} * {v}))",
-    "hardsigmoid": "clamp_{c}({p} * {v} + {q}, 0, 1)",
-    "elu": "({v} < 0 ? {p} * expm1{f}({v}) : {v})",
-    "softsign": "({v} / (1 + fabs{f}({v})))",
-    "softplus": "softplus_{c}({v})",
-}
-_DEFAULTS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
@@ -46,18 +31,18 @@ class Direction:
 
 
 def _found(task: Task) -> list[list[Activation]]:
-    return activations(task.attributes, _DEFAULTS[task.operator.name], shape_of(task, 2)[0])
+    return activations(task.attributes, task.operator.name, shape_of(task, 2)[0])
 
 
 def _accepts(task: Task) -> bool:
     floats = are(task, FLOATS, 0, 1, 2, 3, 5, 6, 7)
-    return floats and all(a.key in _FORMS for found in _found(task) for a in found)
+    return floats and all(activations_in_c.scalar(a, "float", "v") for found in _found(task) for a in found)
 
 
 def _apply(activation: Activation, c: str, v: str) -> str:
-    numbers = {"p": activation.alpha, "q": activation.beta}
-    literals = {k: c_types.literal(number, ir.DataType.FLOAT) for k, number in numbers.items()}
-    return _FORMS[activation.key].format(v=v, c=c, f="f" if c == "float" else "", **literals)
+    text = activations_in_c.scalar(activation, c, v)
+    assert text is not None
+    return text
 
 
 @loops("recurrent loops", "RNN", "GRU", "LSTM", accepts=_accepts, epilogue=False)

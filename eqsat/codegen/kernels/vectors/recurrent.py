@@ -21,6 +21,7 @@ from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Want
 from eqsat.codegen.kernel_stages import END, STAGE
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import dtype_of
+from eqsat.codegen.kernels.shared import activations as activations_in_c
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.tiling import split
@@ -34,18 +35,6 @@ from eqsat.schema.size_questions import any_free, is_free, typical
 from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
-_FORMS = {
-    "relu": "maximum@({v}, SPLAT@(0.0f))",
-    "tanh": "tanh@({v})",
-    "sigmoid": "sigmoid@({v})",
-    "affine": "FMA@({v}, SPLAT@({p}), SPLAT@({q}))",
-    "leakyrelu": "select@(LESS@({v}, SPLAT@(0.0f)), {v} * {p}, {v})",
-    "scaledtanh": "({p} * tanh@({v} * {q}))",
-    "hardsigmoid": "minimum@(maximum@({v} * {p} + {q}, SPLAT@(0.0f)), SPLAT@(1.0f))",
-    "softsign": "({v} / (1.0f + abs@({v})))",
-}
-_GATED = ("sigmoid", "tanh", "tanh")
-_DEFAULTS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": _GATED, "DynamicQuantizeLSTM": _GATED}
 _LENGTHS, _PEEPHOLES = 4, 7
 _ROWS = 32
 """Rows of a product from which on more of them gain little."""
@@ -54,7 +43,7 @@ _ROWS = 32
 def _found(task: Task) -> list[list[Activation]]:
     weights = task.inputs[1]
     assert weights is not None
-    return activations(task.attributes, _DEFAULTS[task.operator.name], weights.shape[0])
+    return activations(task.attributes, task.operator.name, weights.shape[0])
 
 
 def accepts_floats(task: Task, *numbers: int) -> bool:
@@ -70,7 +59,7 @@ def accepts_floats(task: Task, *numbers: int) -> bool:
     if any(any_free(v.shape) for v in weights) or not isinstance(task.inputs[0], View):
         return False
     found = _found(task)
-    return all(f == found[0] for f in found) and all(a.key in _FORMS for a in found[0])
+    return all(f == found[0] for f in found) and all(activations_in_c.vector(a, "v") for a in found[0])
 
 
 def _accepts(task: Task) -> bool:
@@ -116,8 +105,9 @@ def _place(name: str, strides: Shape, *index: str) -> HiddenRow:
 
 
 def _apply(activation: Activation, v: str) -> str:
-    numbers = {"p": activation.alpha, "q": activation.beta}
-    return _FORMS[activation.key].format(v=v, **{k: c_types.literal(n, _FLOAT) for k, n in numbers.items()})
+    text = activations_in_c.vector(activation, v)
+    assert text is not None
+    return text
 
 
 @dataclass(frozen=True, slots=True)

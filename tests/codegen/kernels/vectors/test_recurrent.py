@@ -95,6 +95,7 @@ LSTM_WAYS: dict[str, dict[str, Any]] = {
     "peepholes": {"peepholes": "fixed", "bias": True, "given": (5, 6)},
     "given_peepholes": {"peepholes": "given", "direction": "bidirectional"},
     "coupled": {"peepholes": "fixed", "bias": True, "attributes": {"input_forget": 1}},
+    "smooth_functions": {"bias": True, "names": ["Sigmoid", "Elu", "Softplus"]},
 }
 
 
