@@ -17,8 +17,8 @@ from eqsat.audit.unions import Edge, Unions
 from eqsat.egraph.language import COMMUTED, ORIGINAL
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
-from eqsat.ops.wide import FLOATS
 from eqsat.rules.ast import Numerics
+from eqsat.schema.dtypes import FLOATS
 
 ELEMENTS = 1 << 22
 """Classes with more elements are left out: 32 MiB for each world."""

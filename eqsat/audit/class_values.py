@@ -20,7 +20,8 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.undefined import Undefined
-from eqsat.ops.wide import FLOATS, wide_type, wide_values
+from eqsat.ops.wide import wide_type, wide_values
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
 POW = OpKey("", "Pow")

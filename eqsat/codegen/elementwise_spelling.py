@@ -26,7 +26,10 @@ def spelled(*names: str, domain: str = "") -> Callable[[SpelledNodes], SpelledNo
     """Registers the spelling of operators."""
 
     def add(spelling: SpelledNodes) -> SpelledNodes:
-        _SPELLINGS.update((OpKey(domain, name), spelling) for name in names)
+        for name in names:
+            if OpKey(domain, name) in _SPELLINGS:
+                raise ValueError(f"{name} has two spellings")
+            _SPELLINGS[OpKey(domain, name)] = spelling
         return spelling
 
     return add

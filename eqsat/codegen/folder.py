@@ -28,6 +28,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.files import cannot_fill, filling, reason
 from eqsat.model.read.dims import sizes_of
 from eqsat.model.read.given_sizes import Bound, split
+from eqsat.schema.dtypes import BYTES
 from eqsat.stages.event import Event, Progress
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
@@ -219,7 +220,7 @@ def _store(argument: EntryParameter, array: Any, block: bytearray, *, rounds: bo
         finite = finite[np.isfinite(finite)]
         relative = RELATIVE.get(argument.dtype, 1e-1) if argument.c_type != "float" else RELATIVE["float"]
         exact, allowed = False, f"{relative * max(float(finite.max()) if finite.size else 0.0, 1e-2):.6g}"
-    elif rounds and dtype in (ir.DataType.INT8, ir.DataType.UINT8):
+    elif rounds and dtype in BYTES:
         exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
     return Stored(
         argument.name,

@@ -22,7 +22,7 @@ from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, FamilyEntry, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
-from eqsat.schema.types import Attrs, Shape, TensorType
+from eqsat.schema.types import Attrs, Shape, TensorType, type_of_array
 from eqsat.targets.condition_names import bind_operands
 from eqsat.targets.families import TotalWork, family_entry, rates
 from eqsat.targets.kernel_cost import counted_macs, priced, roofline
@@ -128,7 +128,7 @@ def _first(task: Task) -> TensorType | None:
 
 
 def _type(x: View | np.ndarray) -> TensorType:
-    return TensorType(x.dtype if isinstance(x, View) else ir.DataType.from_numpy(x.dtype), tuple(x.shape))
+    return TensorType(x.dtype, x.shape) if isinstance(x, View) else type_of_array(x)
 
 
 def _facts(x: View | np.ndarray | None) -> TensorFacts | None:

@@ -18,7 +18,7 @@ from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size import Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType, type_of_array
 
 KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
@@ -145,6 +145,4 @@ def type_of(operand: ProgramOperand | None) -> TensorType | None:
         return TensorType(operand.dtype, tuple(map(as_dim, operand.shape)))
     if is_sizes(operand):
         return TensorType(ir.DataType.INT64, operand.shape)
-    if operand.dtype == object or operand.dtype.kind in "US":
-        return TensorType(ir.DataType.STRING, operand.shape)
-    return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)
+    return type_of_array(operand)

@@ -30,7 +30,7 @@ from eqsat.ops.interval_arithmetic import operator_bounds
 from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 from eqsat.ops.traits import Trait
-from eqsat.ops.wide import FLOATS
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 

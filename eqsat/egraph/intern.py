@@ -16,8 +16,9 @@ import onnx_ir as ir
 
 from eqsat.egraph.equal_elements import ElementBits, element_of
 from eqsat.ops.interval_arithmetic import ConstantBounds, bounds_of_array, bounds_of_wide
-from eqsat.ops.wide import FLOATS, Wide, widen
+from eqsat.ops.wide import Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 SMALL = 4096

@@ -26,7 +26,8 @@ from eqsat.ops.interval_arithmetic import (
     operator_bounds,
 )
 from eqsat.ops.properties import contracted_inputs, requires_finite, value_inputs
-from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
+from eqsat.ops.wide import SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 

@@ -23,7 +23,8 @@ import onnx_ir as ir
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.language import Constructor
 from eqsat.ops.operators import operator
-from eqsat.ops.wide import FLOATS, largest
+from eqsat.ops.wide import largest
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import OpKey, TensorType
 
 UNBOUNDED = 1 << 30

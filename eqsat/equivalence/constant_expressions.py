@@ -17,7 +17,8 @@ from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.scales import Wide
-from eqsat.ops.wide import FLOATS, evaluate_wide, widen
+from eqsat.ops.wide import evaluate_wide, widen
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import GraphAttr, TensorType
 
 MOST_ELEMENTS = 1 << 26

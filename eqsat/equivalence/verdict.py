@@ -121,11 +121,6 @@ class Equivalence:
     seconds: Mapping[str, float] = field(default_factory=dict)
     trust: TrustInRules = field(default_factory=lambda: TrustInRules(()))
 
-    @property
-    def is_equal(self) -> bool:
-        """Whether equality is proven."""
-        return self.verdict == "equal"
-
     def __str__(self) -> str:
         if self.verdict == "equal":
             return f"equal {_MEANING[self.numerics]}"

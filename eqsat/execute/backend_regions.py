@@ -24,7 +24,7 @@ from eqsat.model.inference.inlined_bodies import FunctionsByName
 from eqsat.ops.evaluate import EvaluateOperator, TensorValue
 from eqsat.partition.onnx_nodes import REGION, TARGET
 from eqsat.schema.attributes import captured_values, subgraphs
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import TensorType, type_of_array
 
 MOST_SHAPES = 8
 """Combinations of shapes for which a region stays prepared."""
@@ -67,7 +67,9 @@ class ServedRegion:
             BackendError: The backend fails.
         """
         given = dict(zip(self._function.inputs, inputs, strict=False))
-        types = {v: _type(x) for v, x in given.items() if isinstance(x, np.ndarray) and v not in self._constants}
+        types = {
+            v: type_of_array(x) for v, x in given.items() if isinstance(x, np.ndarray) and v not in self._constants
+        }
         key = tuple((None if (known := types.get(v)) is None else (known.dtype, known.shape)) for v in given)
         # A run may use it while another thread makes room.
         found = self._kept.pop(key, None) or self._prepared(types)
@@ -112,12 +114,6 @@ class ServedRegion:
             steps.append((operation, reads, results))
         rows = [(n.name or n.op_type, operator_of(n, backend.target), reasons[n]) for n in order]
         return _sequence(function, self._constants, steps), rows
-
-
-def _type(array: np.ndarray) -> TensorType:
-    return TensorType(
-        ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype), array.shape
-    )
 
 
 def _reads(node: ir.Node) -> list[ir.Value]:

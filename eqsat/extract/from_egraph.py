@@ -227,7 +227,10 @@ def formulate(
 
 
 def _reachable(snapshot: Snapshot, roots: list[int], fixed: list[bool]) -> list[int]:
-    """Run-time classes that some program may need, in a deterministic order."""
+    """Run-time classes that some program may need, in a deterministic order.
+
+    One walk over the lists that are there: a graph of networkx would need another one to be built.
+    """
     seen = dict.fromkeys(roots)
     stack = list(reversed(roots))
     while stack:

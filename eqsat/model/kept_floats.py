@@ -17,8 +17,8 @@ from eqsat.model.across_calls import AcrossCalls, Use
 from eqsat.model.unused_names import unused
 from eqsat.model.write.runnable import names_of
 from eqsat.ops.interval_arithmetic import keeps_numbers
-from eqsat.ops.scales import FLOATS
 from eqsat.schema.attributes import op_key
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.metadata import COST
 from eqsat.schema.opset import MICROSOFT
 

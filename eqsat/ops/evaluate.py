@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
@@ -27,7 +26,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.declared_operators import Function, Reference, find_declared, find_reference, function_body
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType, type_of_array
 
 if TYPE_CHECKING:
     from eqsat.ops.reference import ReferenceNode
@@ -204,12 +203,6 @@ def _is_of_type(array: np.ndarray, stated: TensorType) -> bool:
         and fits
         and all(a == b for a, b in zip(array.shape, dims or (), strict=False) if isinstance(b, int))
     )
-
-
-def type_of_array(array: np.ndarray) -> TensorType:
-    """Element type and shape of an array."""
-    dtype = ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype)
-    return TensorType(dtype, tuple(array.shape))
 
 
 def _admitted(call: EvaluateOperator, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> EvaluateOperator:

@@ -18,10 +18,10 @@ import onnx_ir as ir
 from eqsat.ops import constant_bounds
 from eqsat.ops.constant_bounds import UNKNOWN, ConstantBounds
 from eqsat.ops.operators import has, operator
-from eqsat.ops.scales import FLOATS, Wide
+from eqsat.ops.scales import Wide
 from eqsat.ops.traits import Trait
 from eqsat.ops.wide import largest, peak_of, smallest_normal
-from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _CHUNK = 1 << 16

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-"""Element types whose constants are computed in a wider one."""
+from eqsat.schema.dtypes import FLOATS
 
 
 @dataclass(frozen=True)

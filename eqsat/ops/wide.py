@@ -25,9 +25,9 @@ import onnx_ir as ir
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import operator
-from eqsat.ops.scales import FLOATS, Wide
+from eqsat.ops.scales import Wide
 from eqsat.ops.traits import Trait
-from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
 from eqsat.model.unused_names import Namer
+from eqsat.model.write.body_function import write_function
 from eqsat.partition.onnx_nodes import make_node
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs
-from eqsat.schema.body import Body
+from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey
 
 
@@ -35,11 +37,11 @@ def body_function(
         attributes = tuple(tuple(from_attrs(node.attrs, node.op)) for node in body.nodes)
     namer = Namer()
     names = inputs if len(inputs) == body.inputs else _input_names(body)
-    values = [ir.Value(name=namer.keep(name)) for name in names]
-    formal = list(values)
-    nodes: list[ir.Node] = []
     declared: dict[str, ir.Attr] = {}
-    for k, node in enumerate(body.nodes):
+    numbers = itertools.count()
+
+    def write(node: BodyNode, operands: Sequence[ir.Value | None]) -> ir.Node:
+        k = next(numbers)
         own = []
         for i, attribute in enumerate(attributes[k]):
             parameter = parameters[k][i] if parameters is not None else None
@@ -48,21 +50,13 @@ def body_function(
                 attribute = ir.RefAttr(attribute.name, parameter, attribute.type)
             own.append(attribute)
         outputs = [ir.Value(name=namer.keep(word(node.op))) for _ in range(node.outputs)]
-        operands = [None if v is None else values[v] for v in node.inputs]
-        nodes.append(make_node(node.op, own, operands, outputs, name=outputs[0].name))
-        values.extend(outputs)
-    results: list[ir.Value] = []
-    for v in body.results:
-        value = values[v]
-        if v < body.inputs or value in results:
-            # ONNX Runtime rejects a function that returns an input, or one value twice.
-            value = ir.Value(name=namer.keep("result"))
-            nodes.append(make_node(OpKey("", "Identity"), [], [values[v]], [value], name=value.name))
-        results.append(value)
-    domains = dict.fromkeys(("", *(node.op.domain for node in body.nodes)))
-    imports = {domain: opset.opset_version(domain) for domain in domains}
-    graph = ir.Graph(formal, results, nodes=nodes, opset_imports=imports, name=op.name)
-    return ir.Function(op.domain, op.name, graph=graph, attributes=declared)
+        return make_node(node.op, own, operands, outputs, name=outputs[0].name)
+
+    def write_identity(value: ir.Value, number: int) -> ir.Node:
+        result = ir.Value(name=namer.keep("result"))
+        return make_node(OpKey("", "Identity"), [], [value], [result], name=result.name)
+
+    return write_function(op, body, [namer.keep(name) for name in names], write, write_identity, declared.values)
 
 
 def bound_node(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> ir.Node:

@@ -13,9 +13,10 @@ import onnx_ir as ir
 
 from eqsat.ops.own_operators import CAST_HINT
 from eqsat.schema.attributes import op_key
+from eqsat.schema.dtypes import BYTES, dtype_name
 from eqsat.schema.types import OpKey
 
-_TYPES = {int(ir.DataType.INT8): "int8", int(ir.DataType.UINT8): "uint8"}
+_TYPES = {int(dtype): dtype_name(dtype) for dtype in BYTES}
 
 
 def is_hint(op: OpKey) -> bool:

@@ -21,7 +21,7 @@ _OWN = dict.fromkeys((ast.Apply, ast.Index, ast.Slice, ast.Member), _POSTFIX) | 
 
 
 def quote(text: str) -> str:
-    """A string in the syntax of rule files, with its quotes."""
+    """A string in the syntax of rule files, with its quotes; JSON has escapes that the syntax lacks."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 

@@ -23,6 +23,8 @@ _BY_NAME = {d.name.lower(): d for d in ir.DataType if d != ir.DataType.UNDEFINED
 
 BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 """The element types of quantized tensors."""
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""The element types in which operators compute with real numbers; constants of them are computed in a wider one."""
 FLOAT8 = frozenset(d for d in ir.DataType if d.name.startswith("FLOAT8"))
 """The element types for which operators say whether numbers that are too large become the largest."""
 

@@ -75,16 +75,19 @@ class TensorType:
 
 
 def type_of(value: ir.Value | None) -> TensorType | None:
-    """The static type that the model declares for a value, None if it declares none."""
-    if value is None or value.dtype is None or value.shape is None:
-        return None
-    if isinstance(value.type, ir.SequenceType | ir.OptionalType):
-        return None
-    return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
+    """The type of a value, None unless the model declares a tensor and its rank."""
+    found = None if value is None else tensor_type(value)
+    return None if found is None or found.shape is None else found
+
+
+def type_of_array(array: np.ndarray) -> TensorType:
+    """Element type and shape of an array."""
+    dtype = ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype)
+    return TensorType(dtype, tuple(array.shape))
 
 
 def tensor_type(value: ir.Value) -> TensorType | None:
-    """Type of an onnx_ir value, None unless it is a tensor of known element type."""
+    """The same, also without a rank."""
     if not isinstance(value.type, ir.TensorType):
         return None
     if value.shape is None:

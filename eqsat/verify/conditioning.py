@@ -6,7 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.evaluate import TensorValue
-from eqsat.ops.wide import FLOATS, smallest_normal
+from eqsat.ops.wide import smallest_normal
+from eqsat.schema.dtypes import FLOATS
 from eqsat.verify.judge_values import Perturbed, magnitude
 from eqsat.verify.oracle import Failed
 from eqsat.verify.pieces import ComparedPiece

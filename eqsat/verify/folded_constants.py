@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.evaluate import TensorValue
-from eqsat.ops.wide import FLOATS
+from eqsat.schema.dtypes import FLOATS
 from eqsat.verify import judge_values
 from eqsat.verify.judge_values import ValueDifference
 from eqsat.verify.oracle import Failed, FallbackOracle

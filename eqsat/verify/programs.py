@@ -24,6 +24,7 @@ from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.ops.traits import Trait
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
+from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.verify.oracle import Failed
@@ -340,12 +341,12 @@ def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, Te
                 values[c] = result
 
 
-FLOATS = frozenset({"float16", "float32", "bfloat16"})
+_NARROW = frozenset(dtype_name(dtype) for dtype in FLOATS if dtype != ir.DataType.DOUBLE)
 
 
 def widened(value: TensorValue) -> TensorValue:
     """A value in float64 where it is a narrower float."""
-    if isinstance(value, np.ndarray) and value.dtype.name in FLOATS:
+    if isinstance(value, np.ndarray) and value.dtype.name in _NARROW:
         return value.astype(np.float64)
     return value
 
@@ -371,7 +372,7 @@ def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[
 
 def prolonged(value: TensorValue) -> TensorValue:
     """A value in the machine's longest float where it is a float."""
-    if isinstance(value, np.ndarray) and (value.dtype.name in FLOATS or value.dtype == np.float64):
+    if isinstance(value, np.ndarray) and (value.dtype.name in _NARROW or value.dtype == np.float64):
         return value.astype(np.longdouble)
     return value
 

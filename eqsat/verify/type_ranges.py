@@ -27,7 +27,8 @@ import numpy as np
 from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.ops.wide import FLOATS, largest, smallest_normal
+from eqsat.ops.wide import largest, smallest_normal
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.opset import find_schema, input_names
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge_values

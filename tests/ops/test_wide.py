@@ -21,7 +21,8 @@ from eqsat.ops.interval_arithmetic import (
     misfit_of_bounds,
     operator_bounds,
 )
-from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, residue_of, smallest_normal, widen
+from eqsat.ops.wide import Wide, evaluate_wide, exactly, misfit, residue_of, smallest_normal, widen
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import OpKey, TensorType
 
 FLOAT = ir.DataType.FLOAT

@@ -300,7 +300,10 @@ def mapping(*names: str, domain: str = "") -> Callable[[Mapping_], Mapping_]:
     """Register a function that maps operators."""
 
     def register(function: Mapping_) -> Mapping_:
-        MAPPINGS.update({OpKey(domain, name): function for name in names})
+        for name in names:
+            if OpKey(domain, name) in MAPPINGS:
+                raise ValueError(f"{name} is mapped twice")
+            MAPPINGS[OpKey(domain, name)] = function
         return function
 
     return register

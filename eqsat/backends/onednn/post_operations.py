@@ -10,9 +10,8 @@ import onnx_ir as ir
 from eqsat.backends.onednn.description import LIMITS, Memory, NoPrimitive, Operation, Post
 from eqsat.backends.onednn.mapper import LINEAR, ConcatenatedTensor, Mapper, Quantized, number, scalar, value
 from eqsat.backends.region import Operator, RegionOperand, Tensor
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.types import Attributes
-
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _eltwise(name: str, alpha: float = 0.0, beta: float = 0.0) -> Post:
@@ -169,7 +168,7 @@ def scaled(m: Mapper, scale: np.ndarray, rank: int) -> Post:
 def dequantize(m: Mapper, x: RegionOperand, parameters: list[RegionOperand | None], out: Tensor) -> None:
     """``(x - zero) * scale``: put off where integers may be enough, links where x is computed here."""
     scale, zero = value(parameters[0]), number(parameters[1] if len(parameters) > 1 else None)
-    if m.chain(x) is None and isinstance(x, Tensor) and x.dtype in _BYTES:
+    if m.chain(x) is None and isinstance(x, Tensor) and x.dtype in BYTES:
         m.quantized[out] = Quantized(x, scale, int(zero))
         return
     m.emit(x, lambda m, o: [Post(LINEAR, 1.0, -zero), scaled(m, scale, len(out.shape))], out)
@@ -178,7 +177,7 @@ def dequantize(m: Mapper, x: RegionOperand, parameters: list[RegionOperand | Non
 def quantize(m: Mapper, x: RegionOperand, parameters: list[RegionOperand | None], out: Tensor) -> None:
     """``round(x / scale) + zero`` within the limits of the type."""
     scale, zero = value(parameters[0]), number(parameters[1] if len(parameters) > 1 else None)
-    if out.dtype not in _BYTES:
+    if out.dtype not in BYTES:
         raise NoPrimitive(f"quantization to {out.dtype.name.lower()}")
     if isinstance(x, Tensor) and x in m.joined and m.reads(x) == 1 and scale.size == 1:
         _join(m, m.joined.pop(x), float(scale.ravel()[0]), int(zero), out)

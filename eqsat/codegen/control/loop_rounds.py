@@ -19,11 +19,12 @@ from eqsat.codegen.control.control_node import (
     Sink,
 )
 from eqsat.codegen.control.growing_values import GrowingBody
-from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
+from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements
+from eqsat.codegen.shapes import type_of
 from eqsat.schema.attributes import attr
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest, smallest
@@ -212,7 +213,7 @@ class LoopLowering(Lowering):
 
     def _check_condition(self, condition: ProgramTensor) -> None:
         if condition.dtype != ir.DataType.BOOL or math.prod(condition.shape) != 1:
-            self.problems.add(f"a condition of Loop that is {shown_type(condition)} and not one bool", self.node.name)
+            self.problems.add(f"a condition of Loop that is {type_of(condition)} and not one bool", self.node.name)
 
     def _loop_results(
         self,
@@ -240,9 +241,7 @@ class LoopLowering(Lowering):
             assert first is not None
             shape = self._last_shape(len(outputs), first, last, rounds)
             if shape is None or last.dtype != dtype_of(first):
-                reason = (
-                    f"a carried value of {self.node.op} that changes from {shown_type(first)} to {shown_type(last)}"
-                )
+                reason = f"a carried value of {self.node.op} that changes from {type_of(first)} to {type_of(last)}"
                 self.problems.add(reason, self.node.name)
                 refused = True
             outputs.append(self.result(k, last.dtype, shape or ()) if self.node.used[k] else None)

@@ -20,7 +20,6 @@ from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 
@@ -190,7 +189,3 @@ def _is_received(operand: ProgramOperand) -> bool:
 
 def dtype_of(operand: ProgramOperand) -> ir.DataType:
     return operand.dtype if isinstance(operand, ProgramTensor) else ir.DataType.from_numpy(operand.dtype)
-
-
-def shown_type(operand: ProgramOperand) -> TensorType:
-    return TensorType(dtype_of(operand), tuple(map(as_dim, operand.shape)))

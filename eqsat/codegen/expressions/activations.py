@@ -18,9 +18,10 @@ from eqsat.codegen.expressions.expression_table import (
     expression,
     vector_expression,
 )
-from eqsat.codegen.expressions.forms import FLOATS, fill, form, gaps
+from eqsat.codegen.expressions.forms import fill, form, gaps
 from eqsat.codegen.expressions.qlinear import in_bytes, quantized, real, zero_of
 from eqsat.codegen.isa import Isa
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attributes
 
 _MS = "com.microsoft"

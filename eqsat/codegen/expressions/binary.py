@@ -10,7 +10,8 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.expression_table import Expression, GivenArguments, expression
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, SIGNED, fill, form, gaps, kind
+from eqsat.codegen.expressions.forms import INTEGERS, SIGNED, fill, form, gaps, kind
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attributes
 
 for _name, _symbol in {

@@ -14,7 +14,8 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
+from eqsat.schema.dtypes import FLOATS
 
 _T = ir.DataType
 FLOAT8 = {

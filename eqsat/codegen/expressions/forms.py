@@ -16,8 +16,8 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.expression_table import Argument, Expression, expression, vector_expression
 from eqsat.codegen.isa import Isa
+from eqsat.schema.dtypes import FLOATS
 
-FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 SIGNED = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
 UNSIGNED = frozenset({ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64})
 INTEGERS = SIGNED | UNSIGNED

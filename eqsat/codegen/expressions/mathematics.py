@@ -12,7 +12,8 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.codegen.expressions.expression_table import Argument, Expression, expression
-from eqsat.codegen.expressions.forms import FLOATS, fill, form, gaps
+from eqsat.codegen.expressions.forms import fill, form, gaps
+from eqsat.schema.dtypes import FLOATS
 
 for _name in (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Floor", "Sin", "Sinh", "Sqrt", "Tan",

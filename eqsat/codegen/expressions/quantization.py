@@ -11,7 +11,8 @@ from eqsat.codegen import c_types
 from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import FLOAT8, conversion
 from eqsat.codegen.expressions.expression_table import Argument, Expression, GivenArguments, expression
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attributes
 
 _T = ir.DataType

@@ -121,7 +121,10 @@ def _at_most(rows: Rows, left: np.ndarray, right: np.ndarray) -> None:
 
 
 def _shortest_cycle(arcs: Arcs, start: int, limit: float) -> frozenset[int] | None:
-    """The classes of the shortest cycle through one, if it is shorter than the limit (Dijkstra)."""
+    """The classes of the shortest cycle through one, if it is shorter than the limit (Dijkstra).
+
+    networkx finds shortest paths between two nodes, in a graph that would have to be built from each solution.
+    """
     heap = [(length, k, start) for k, length in arcs[start] if length < limit]
     heapify(heap)
     came: dict[int, int] = {}

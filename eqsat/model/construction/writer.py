@@ -65,6 +65,8 @@ def write_branches(
 def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], list[PendingNode]]:
     """Leaves and steps that the outputs depend on, in the order they were made.
 
+    There is no model yet whose nodes onnx_ir could walk through: it is written from what is found here.
+
     Args:
         outputs: The tensors to begin with.
         start: Tensors made before this are leaves: a subgraph captures them.

@@ -54,6 +54,11 @@ def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol], needed: Cont
 
 
 def _constant_to_initializer(graph: ir.Graph, node: ir.Node) -> None:
+    """An initializer in the place of a Constant.
+
+    The pass of onnx_ir leaves constants that are outputs of the graph, drops zeros at the end of strings, and changes
+    subgraphs as well.
+    """
     if node.op_type != "Constant" or node.domain:
         return
     value = node.outputs[0]

@@ -6,13 +6,14 @@ on the attributes in ways that references cannot express, so each combination of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from eqsat.schema import opset
+from eqsat.model.write.body_function import write_function
 from eqsat.schema.attributes import from_attrs, op_key, to_attrs, to_protos
-from eqsat.schema.body import Body
+from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.declared_operators import find_function, function_body
 from eqsat.schema.types import Attrs, OpKey
 
@@ -91,27 +92,17 @@ def define(op: OpKey, body: Body, inputs: tuple[str, ...] = (), attrs: Attrs = (
         attrs: Attributes that calls may give; their values are part of the body.
     """
     names = inputs if len(inputs) == body.inputs else tuple(f"input_{i}" for i in range(body.inputs))
-    formal = [ir.Value(name=name) for name in names]
-    values = list(formal)
-    nodes: list[ir.Node] = []
-    for step in body.nodes:
-        operands = [None if i is None else values[i] for i in step.inputs]
-        outputs = [ir.Value(name=f"v{len(values) + i}") for i in range(step.outputs)]
-        nodes.append(ir.Node(step.op.domain, step.op.name, operands, from_attrs(step.attrs, step.op), outputs=outputs))
-        values += outputs
-    results: list[ir.Value] = []
-    for i in body.results:
-        value = values[i]
-        if i < body.inputs or value in results:
-            # ONNX Runtime rejects a function that returns an input, or one value twice.
-            value = ir.Value(name=f"result_{len(results)}")
-            nodes.append(ir.Node("", "Identity", [values[i]], outputs=[value]))
-        results.append(value)
-    domains = dict.fromkeys(("", *(step.op.domain for step in body.nodes)))
-    imports = {domain: opset.opset_version(domain) for domain in domains}
-    graph = ir.Graph(formal, results, nodes=nodes, opset_imports=imports, name=op.name)
+    values = itertools.count(len(names))
+
+    def write(step: BodyNode, operands: Sequence[ir.Value | None]) -> ir.Node:
+        outputs = [ir.Value(name=f"v{next(values)}") for _ in range(step.outputs)]
+        return ir.Node(step.op.domain, step.op.name, operands, from_attrs(step.attrs, step.op), outputs=outputs)
+
+    def write_identity(value: ir.Value, number: int) -> ir.Node:
+        return ir.Node("", "Identity", [value], outputs=[ir.Value(name=f"result_{number}")])
+
     declared = [ir.Attr(name, ir.AttributeType.UNDEFINED, None) for name, _ in attrs]
-    return ir.Function(op.domain, op.name, graph=graph, attributes=declared)
+    return write_function(op, body, names, write, write_identity, lambda: declared)
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:

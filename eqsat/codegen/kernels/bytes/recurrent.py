@@ -31,13 +31,13 @@ from eqsat.codegen.kernels.vectors.recurrent import (
     wants,
 )
 from eqsat.codegen.parallel import whole
+from eqsat.schema.dtypes import BYTES
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
 
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
 """Operands of both products: weights, their scales and zero points."""
 _ALIGNED = 64
-_BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ def _matrix(task: Task, weights: int, scales: int, zeros: int) -> _Matrix | None
     w, scale, zero = task.constant(weights), task.constant(scales), task.constant(zeros)
     if w is None or scale is None or scale.dtype != np.float32 or (zero is None and task.has(zeros)):
         return None
-    if w.dtype not in _BYTES or (zero is not None and zero.dtype != w.dtype):
+    if ir.DataType.from_numpy(w.dtype) not in BYTES or (zero is not None and zero.dtype != w.dtype):
         return None
     directions, _, channels = w.shape
     columns = (directions, channels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
@@ -12,7 +11,7 @@ from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
 from eqsat.ops.families.convolution import transposed_padding
 from eqsat.ops.windows import integers, windows
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, FLOATS
 from eqsat.schema.size_questions import is_free
 
 WIDTH = 64

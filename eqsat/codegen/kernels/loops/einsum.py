@@ -18,12 +18,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import GeneratedKernel, Step, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey, Shape
 

@@ -13,12 +13,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.loop_writer import is_scalar_epilogue
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import OpKey
 
 NUMBERS = FLOATS | INTEGERS

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
 from eqsat.codegen.program import FINDING, READ_SIZES
+from eqsat.schema.dtypes import FLOATS
 
 _ELEMENTS = NUMBERS | {ir.DataType.BOOL}
 

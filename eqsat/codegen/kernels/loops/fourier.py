@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, along
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.scans import lines
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import is_free
 
 

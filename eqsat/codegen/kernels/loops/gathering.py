@@ -14,12 +14,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.expressions.basic import arithmetic
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task, dense_strides
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, along
 from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.ops.windows import integers
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_choices import largest
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops, shape_of
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_choices import smallest
 
 

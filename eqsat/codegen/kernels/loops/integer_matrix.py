@@ -8,7 +8,6 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spell, spelled
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
@@ -23,7 +22,7 @@ from eqsat.codegen.kernels.loops.products import (
     stacked,
 )
 from eqsat.codegen.program import ProgramNode, ProgramTensor
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, FLOATS
 from eqsat.schema.types import OpKey
 
 

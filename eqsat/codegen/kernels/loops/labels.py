@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
 from eqsat.ops.families.features import label_table
 from eqsat.ops.families.maps import ML
+from eqsat.schema.dtypes import FLOATS
 
 
 def _fits(task: Task) -> bool:

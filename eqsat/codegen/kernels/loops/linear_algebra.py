@@ -6,10 +6,10 @@ finite, as in ONNX Runtime; the numpy executor refuses it.
 
 from __future__ import annotations
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import greatest
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
@@ -21,6 +20,7 @@ from eqsat.codegen.kernels.loops.products import (
     product_of_doubles,
     stacked,
 )
+from eqsat.schema.dtypes import FLOATS
 
 
 def _matmul_of_doubles(task: Task, isa: Isa) -> GeneratedKernel | None:

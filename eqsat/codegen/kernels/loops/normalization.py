@@ -10,13 +10,13 @@ import onnx_ir as ir
 
 from eqsat.codegen import c_types
 from eqsat.codegen.elementwise_spelling import spelled
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Step, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.loop_writer import Indices
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import OpKey
 
 _REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)

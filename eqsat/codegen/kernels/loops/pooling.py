@@ -9,14 +9,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.dimension import as_divisor
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, FLOATS
 
 
 def _source(template: Template) -> TemplateTensor:

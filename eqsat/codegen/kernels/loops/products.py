@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish as finish_names
 from eqsat.codegen.kernel import GeneratedKernel
 from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import any_free, is_free
 
 WIDTH = 64

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.codegen.kernels.shared import activations as activations_in_c
 from eqsat.ops.families.recurrent import Activation, activations
+from eqsat.schema.dtypes import FLOATS
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
+from eqsat.codegen.expressions.forms import INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.schema.dimension import as_divisor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import is_free
 
 _DOUBLE = ir.DataType.DOUBLE

@@ -14,12 +14,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task, View
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.families.resize import ResizePlan, axis_taps, resize_plan
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import any_free, greatest
 
 

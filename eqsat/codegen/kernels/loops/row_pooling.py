@@ -13,7 +13,6 @@ from itertools import product
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_templates import Template, TemplateTensor
 from eqsat.codegen.kernels.loops.family import NUMBERS
@@ -21,7 +20,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.loop_writer import is_scalar_epilogue
 from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows
-from eqsat.schema.dtypes import limits
+from eqsat.schema.dtypes import FLOATS, limits
 from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, greatest
 from eqsat.schema.types import OpKey

@@ -5,10 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops
+from eqsat.schema.dtypes import FLOATS
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 

@@ -12,12 +12,12 @@ import onnx_ir as ir
 
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.basic import arithmetic
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateResult
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
 from eqsat.codegen.program import ProgramNode, ProgramTensor
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 

@@ -8,13 +8,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, loops, shape_of
 from eqsat.ops.families.maps import ML
 from eqsat.ops.families.support_vectors import LEAST, Machine, is_plain, machine
 from eqsat.ops.scores import labels_of
+from eqsat.schema.dtypes import FLOATS
 
 
 def _fits(task: Task) -> bool:

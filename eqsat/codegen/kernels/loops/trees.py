@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import c_types
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, dtype_of, loops, shape_of
@@ -14,6 +14,7 @@ from eqsat.codegen.kernels.loops.tree_tables import TooMany, tables
 from eqsat.ops.ensemble import ensemble
 from eqsat.ops.families.maps import ML
 from eqsat.ops.families.trees import aggregate_of, base_values, is_plain
+from eqsat.schema.dtypes import FLOATS
 
 _TOGETHER = 32
 """Rows that meet a tree one after the other, while it is in the cache."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import GeneratedKernel, Task, dense_strides
 from eqsat.codegen.kernel_templates import Template
 from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
+from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import any_free
 
 

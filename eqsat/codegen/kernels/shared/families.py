@@ -1,4 +1,4 @@
-"""Where kernel families are registered and found, and how their templates are filled."""
+"""Where kernel families are registered and found."""
 
 from __future__ import annotations
 
