@@ -87,7 +87,7 @@ def type_of_array(array: np.ndarray) -> TensorType:
 
 
 def tensor_type(value: ir.Value) -> TensorType | None:
-    """The same, also without a rank."""
+    """The same as :func:`type_of`, also without a rank."""
     if not isinstance(value.type, ir.TensorType):
         return None
     if value.shape is None:
