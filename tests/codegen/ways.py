@@ -59,11 +59,18 @@ def sanitized_ways() -> list[str]:
 
 
 def sanitized() -> dict[str, str]:
-    """What a process needs that loads a library with sanitizers."""
-    command = [*find_compiler(), "-print-file-name=libasan.so"]
-    found = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+    """What a process needs that loads a library with sanitizers.
+
+    AddressSanitizer looks for the functions that throw C++ exceptions as it starts, so it needs their library then.
+    """
     return {
-        "LD_PRELOAD": found.stdout.strip(),
+        "LD_PRELOAD": " ".join(map(_library, ("libasan.so", "libstdc++.so.6"))),
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
+
+
+def _library(name: str) -> str:
+    """The path of one of the compiler's libraries, or its name if the compiler does not know it."""
+    command = [*find_compiler(), f"-print-file-name={name}"]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
