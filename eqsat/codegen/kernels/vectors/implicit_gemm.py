@@ -267,8 +267,8 @@ class _Writer:
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
     def _block(self, run: int) -> int:
-        """Steps of the innermost loop of the reduction that are written out."""
-        return _BLOCK if is_short_of_registers(self.isa) and (is_free(run) or run >= _BLOCK) else 1
+        """Steps of the innermost loop of the reduction that are written out; loops of a free size stay as they are."""
+        return _BLOCK if is_short_of_registers(self.isa) and not is_free(run) and run >= _BLOCK else 1
 
     def _tile(self, vectors: int) -> Tile:
         """Of so many vectors of channels: where few remain, more pixels fill the registers."""
