@@ -1,7 +1,7 @@
-"""Among which elements those of a result are: a facet of operators that move elements or choose some.
+"""The operands whose elements a result has: a facet of operators that move elements or choose some.
 
-What is known of the operands' elements holds for the result's: sizes are followed through such operators, and ranges of
-integers.
+Known facts about the operands' elements hold for the result's as well: sizes and ranges of integers are followed through
+such operators.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Selection:
 
     Attributes:
         operands: The operands that hold them; None for all.
-        adds: Whether some of its forms have other elements as well: zeros that nothing gives, or sums.
+        adds: Whether the result may have other elements as well: zeros that no operand holds, or sums.
     """
 
     operands: tuple[int, ...] | None = (0,)
     adds: bool = False
 
     def sources(self, inputs: int) -> Sequence[int]:
-        """Those of a node with ``inputs`` operands."""
+        """The operands of a node with ``inputs`` operands whose elements the result has."""
         return range(inputs) if self.operands is None else [i for i in self.operands if i < inputs]
 
 

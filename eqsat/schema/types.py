@@ -87,7 +87,7 @@ def type_of_array(array: np.ndarray) -> TensorType:
 
 
 def tensor_type(value: ir.Value) -> TensorType | None:
-    """The same as :func:`type_of`, also without a rank."""
+    """The type of a value, also of a tensor of unknown rank; None unless the model declares its element type."""
     if not isinstance(value.type, ir.TensorType):
         return None
     if value.shape is None:

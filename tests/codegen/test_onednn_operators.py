@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from eqsat.backends.onednn import mapper
 from eqsat.model.load import load
 from tests.codegen.onednn_cases import assert_same, needs_onednn
 from tests.codegen.regions import Regions
@@ -235,3 +236,11 @@ def test_a_kernel_without_primitives_stands_between_two_that_have_them() -> None
     assert made.emitted.runs == 2
     assert made.emitted.coverage["dnnl"].refused == (("r0_Erf_1", "Erf", "oneDNN has no Erf"),)
     assert [p.kernel for p in made.primitives()] == ["r0_Relu_0", "r0_Tanh_2", "r0_Sigmoid_4", "r0_Add_3"]
+
+
+def test_a_second_mapping_of_an_operator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapper, "MAPPINGS", {})
+    register = mapper.mapping("Conv", "Gemm")
+    function = register(lambda *given: None)
+    with pytest.raises(ValueError, match="Conv is mapped twice"):
+        register(function)

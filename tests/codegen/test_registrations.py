@@ -1,10 +1,9 @@
-"""What is registered for an operator a second time is refused: else the order of imports would decide."""
+"""A second registration for an operator is refused; otherwise the order of imports would decide."""
 
 from __future__ import annotations
 
 import pytest
 
-from eqsat.backends.onednn import mapper
 from eqsat.codegen import elementwise_spelling
 from eqsat.schema.types import OpKey
 
@@ -15,11 +14,3 @@ def test_spellings(monkeypatch: pytest.MonkeyPatch) -> None:
     elementwise_spelling.spelled("Hardmax")(lambda node: None)
     with pytest.raises(ValueError, match="Einsum has two spellings"):
         elementwise_spelling.spelled("Einsum")(lambda node: None)
-
-
-def test_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapper, "MAPPINGS", {})
-    register = mapper.mapping("Conv", "Gemm")
-    function = register(lambda *given: None)
-    with pytest.raises(ValueError, match="Conv is mapped twice"):
-        register(function)

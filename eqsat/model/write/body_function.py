@@ -1,4 +1,4 @@
-"""A body as an ONNX function: the form that definitions in files and the functions of a plan have in common."""
+"""Writes a body as an ONNX function, for definitions in files and for the functions of a plan."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def write_function(
     write_identity: Callable[[ir.Value, int], ir.Node],
     attributes: Callable[[], Iterable[ir.Attr]],
 ) -> ir.Function:
-    """The function.
+    """Writes a body as a function.
 
     Args:
-        op: Its domain and name.
-        body: What it computes.
-        inputs: Their names.
-        write: Writes a node of the body that reads some values; called in order.
-        write_identity: Writes a node that returns its operand, as the result of a number.
-        attributes: Gives the attributes of the function; called after all nodes are written.
+        op: Domain and name of the function.
+        body: The operators of the function.
+        inputs: Names of the function's inputs.
+        write: Writes a node of the body that reads the given values; called in order.
+        write_identity: Writes a node that returns the given value as the result of the given number.
+        attributes: Returns the attributes of the function; called after all nodes are written.
     """
     formal = [ir.Value(name=name) for name in inputs]
     values = list(formal)

@@ -1,4 +1,4 @@
-"""Activations of recurrent networks in C: expressions of the operators of the same names, and of two that are none."""
+"""Activations of recurrent networks in C: the expressions of the operators of the same names, and of two without one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from eqsat.schema.types import OpKey
 
 _SCALARS = {"affine": "{p} * {v} + {q}", "scaledtanh": "{p} * tanh{f}({q} * {v})"}
 _VECTORS = {"affine": "FMA@({v}, SPLAT@({p}), SPLAT@({q}))", "scaledtanh": "{p} * tanh@({v} * {q})"}
-"""Those that are no operators."""
+"""Activations that ONNX has no operator for."""
 
 
 @cache
 def _operators() -> dict[str, OpKey]:
-    """By name in lower case: networks give the names of activations in any."""
+    """The operators by name in lower case; networks may write activations in upper and lower case."""
     named = {name.lower(): OpKey("", name) for name in operator_names()}
     return {key: named[key] for key in ACTIVATIONS if key in named}
 
 
 def scalar(activation: Activation, c: str, v: str) -> str | None:
-    """The expression for one element of a C type that is called ``v``; None if there is none."""
+    """The expression for one element, the variable ``v`` of C type ``c``; None if there is none."""
     dtype = ir.DataType.DOUBLE if c == "double" else ir.DataType.FLOAT
     if activation.key in _SCALARS:
         numbers = _literals(activation)
@@ -49,7 +49,7 @@ def vector(activation: Activation, v: str) -> str | None:
 
 
 def _attributes(activation: Activation) -> dict[str, float]:
-    """The parameters as attributes of the operator; the network has them in float32, whatever its tensors are."""
+    """The parameters as attributes of the operator; they are float32, even if the network's tensors are not."""
     return {"alpha": float(np.float32(activation.alpha)), "beta": float(np.float32(activation.beta))}
 
 

@@ -27,7 +27,7 @@ _FIRST = 4096
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
 _BLOCK = 4
-"""Steps that are written out, where a loop around each would cost as much as the loads of one vector."""
+"""Steps that are written out if the control of a loop around each would cost as much as a vector's loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ImplicitGemmBand:
 
 
 def plan(problem: ImplicitGemm, isa: Isa, vectors: int | None = None) -> tuple[Pixels, Tile]:
-    """The pixels, and the tile that is the best one at typical sizes, of all or of those of so many vectors."""
+    """The pixels, and the best tile at typical sizes; with ``vectors``, the best one that has this many of them."""
     pixels = Pixels(problem.pixels)
     rows, columns = pixels.rows, pixels.columns
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
@@ -267,11 +267,11 @@ class _Writer:
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
     def _block(self, run: int) -> int:
-        """Steps of the innermost loop of the reduction that are written out; loops of a free size stay as they are."""
+        """The number of steps that the innermost loop of the reduction writes out; a loop of a free size writes out one."""
         return _BLOCK if is_short_of_registers(self.isa) and not is_free(run) and run >= _BLOCK else 1
 
     def _tile(self, vectors: int) -> Tile:
-        """Of so many vectors of channels: where few remain, more pixels fill the registers."""
+        """The tile for a number of vectors of channels: if few remain, more pixels fill the registers."""
         if vectors == self.tile.vectors or not is_short_of_registers(self.isa):
             return self.tile
         return plan(self.problem, self.isa, vectors)[1]

@@ -80,7 +80,7 @@ def geometry(task: Task) -> Transposed:
 
 
 def _apart(size: int, kernel: int, stride: int, dilation: int, begin: int, out: int) -> int:
-    """The stride, or one that is as good for a single window and whose phases read no padding."""
+    """The stride; for a single window one with the same result, so large that no phase reads padding."""
     if is_free(size) or is_free(out) or size > 1:
         return stride
     return max(stride, (kernel - 1) * dilation + 1, begin + out)
