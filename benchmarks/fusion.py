@@ -105,7 +105,7 @@ def _right(paths: Mapping[str, Path], given: Mapping[str, np.ndarray]) -> tuple[
     for name, file in paths.items():
         try:
             error = error_of(wanted, session(file, 1).run(None, dict(given)))
-        except Exception:  # whatever ONNX Runtime raises of what another tool wrote; the table has it
+        except Exception:  # Its exceptions have no common base; the table shows what it says of another tool's file.
             wrong[name] = "does not run"
             continue
         if error <= _TOLERANCE:

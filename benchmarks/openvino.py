@@ -28,7 +28,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], threads: int) -
         compiled = library.Core().compile_model(_with_sizes(model, feeds), "CPU", settings)
         request = compiled.create_infer_request()
         request.infer(dict(feeds))
-    except Exception:  # whatever the peer refuses
+    except Exception:  # OpenVINO refuses models by exceptions of many types.
         return None
     return lambda: request.infer(dict(feeds), share_inputs=True)
 

@@ -119,7 +119,7 @@ def operands(path: Path) -> Mapping[str, np.ndarray]:
             given = feeds(model, sizes, notes_of(path), 0)
             try:
                 run.run(None, given)
-            except Exception:  # whatever ONNX Runtime raises at sizes that the model does not have
+            except Exception:  # Its exceptions have no common base; the model does not accept these sizes.
                 continue
             return given
     raise ValueError("ONNX Runtime does not run the original at any of the sizes tried")

@@ -1,7 +1,7 @@
 """The operands whose elements a result has: a facet of operators that move elements or choose some.
 
-Known facts about the operands' elements hold for the result's as well: sizes and ranges of integers are followed through
-such operators.
+Known facts about the operands' elements hold for the result's as well: sizes and ranges of integers are followed
+through such operators.
 """
 
 from __future__ import annotations

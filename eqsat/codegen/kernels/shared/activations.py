@@ -1,4 +1,4 @@
-"""Activations of recurrent networks in C: the expressions of the operators of the same names, and of two without one."""
+"""Activations of recurrent networks in C: expressions of the operators of these names, and two of their own."""
 
 from __future__ import annotations
 

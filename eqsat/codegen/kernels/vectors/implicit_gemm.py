@@ -267,7 +267,7 @@ class _Writer:
         return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
     def _block(self, run: int) -> int:
-        """The number of steps that the innermost loop of the reduction writes out; a loop of a free size writes out one."""
+        """Steps that the innermost loop of the reduction writes out; only one if its size is free."""
         return _BLOCK if is_short_of_registers(self.isa) and not is_free(run) and run >= _BLOCK else 1
 
     def _tile(self, vectors: int) -> Tile:
