@@ -66,10 +66,12 @@ def carried_types(
         states = [replace(s, shape=None) if s is not None and k in broken else s for k, s in enumerate(states)]
     result = [first if _is_shaped(first) else old for first, old in zip(states, found, strict=False)]
     for k, (row, old) in enumerate(zip(ends[len(states) :], found[len(states) :], strict=False)):
-        # The number of rounds may be 0; then rows have the shape that the body declares.
-        if row is not None and row.shape is not None and count is not None and closer_bounds(count)[0] > 0:
+        # The number of rounds may be 0; then rows have the shape that the body declares. Only numbers have no other.
+        runs = count is not None and closer_bounds(count)[0] > 0
+        if row is not None and row.shape is not None and (runs or not row.shape):
             place = (axes[k] if k < len(axes) else 0) % (len(row.shape) + 1)
-            old = replace(row, shape=(*row.shape[:place], as_dim(count), *row.shape[place:]))
+            rows = None if count is None else as_dim(count)
+            old = replace(row, shape=(*row.shape[:place], rows, *row.shape[place:]))
         result.append(old)
     return result
 

@@ -64,3 +64,12 @@ def test_rows_of_a_scan() -> None:
             body = b (float[] s) => (float[] row) { z = Constant<value_ints: ints = [0]>() row = Unsqueeze(s, z) }> (x)
     }"""
     assert shapes(text) == ["[1,2,5]"]
+
+
+def test_a_declared_number_of_rows_reaches_the_loop() -> None:
+    text = """g (float start, int64 m) => (float16[3] y) {
+        end, rows = Loop (m, , start) <body = b (int64 i, bool go, float[] s)
+            => (bool go_out, float[] s_out, float[] row) { go_out = Identity(go) s_out = Neg(s) row = Identity(s) }>
+        y = Cast<to: int = 10>(rows)
+    }"""
+    assert shapes(text) == ["[]", "[3]"]
