@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.arguments import checks_arguments
+from eqsat.arguments import checks_arguments, with_options
 from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
@@ -14,18 +14,17 @@ from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
-from eqsat.model.read.given_sizes import Bound, GivenSize
+from eqsat.model.read.given_sizes import Bound
 from eqsat.model.save import save
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.optimization import optimized
-from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.result import Result
-from eqsat.rules.ast import Rule, Target
+from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.rules.user_operators import Declaration
 from eqsat.rules.user_operators import declarations as declaring
-from eqsat.stages.options import Objective, SearchOptions
+from eqsat.stages.options import Objective, ProofArguments, ResultArguments, SearchArguments, SearchOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,31 +75,19 @@ def load(
 @checks_arguments
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
+@with_options(SearchArguments, SearchOptions, trust=False)
 def optimize(
     source: GivenModel,
     targets: str | Sequence[str | Path | Target] = (),
     *,
-    host: str | Path | Target | None = None,
-    rules: Sequence[str | Path | Rule] = (),
-    default_rules: bool = True,
-    dims: Mapping[str, GivenSize] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    numerics: NumericsClass = "real",
-    ops: str | Sequence[str] = (),
-    opset: int | None = None,
     objective: Objective = "best",
-    time_limit: float = 30.0,
     memory_limit: int | str | None = None,
-    iterations: int | None = None,
-    enodes: int | None = None,
     seed: int = 0,
     progress: ProgressOption = None,
-    partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
     prove: bool = False,
-    trust: bool = False,
+    **search: Unpack[SearchArguments],
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
 
@@ -149,24 +136,7 @@ def optimize(
         AuditError: Expressions that the e-graph holds to be equal differ, so a rule is wrong.
         VerificationError: The result does not compute what the input computes.
     """
-    options = SearchOptions(
-        targets=targets,
-        host=host,
-        rules=rules,
-        default_rules=default_rules,
-        dims=dims,
-        values=values,
-        free_sizes=True,
-        numerics=numerics,
-        ops=ops,
-        opset=opset,
-        time_limit=time_limit,
-        iterations=iterations,
-        enodes=enodes,
-        partition_functions=partition_functions,
-        declarations=declarations,
-        trust=trust,
-    )
+    options = SearchOptions(targets=targets, free_sizes=True, **search)
     return optimized(
         source, options, objective, seed=seed, progress=received(progress), audit=audit, verify=verify, prove=prove
     )
@@ -175,12 +145,12 @@ def optimize(
 @checks_arguments
 @shows_progress
 @within_bounds(lambda seconds: PATIENCE * seconds)
+@with_options(ResultArguments, SearchOptions, trust=False)
 def quantize(
     source: GivenModel,
     calibration: DataSource,
     targets: str | Sequence[str | Path | Target] = (),
     *,
-    host: str | Path | Target | None = None,
     budget: NoiseBudget = None,
     method: AnyMethod = "minmax",
     percentile: float = 99.99,
@@ -192,25 +162,15 @@ def quantize(
     operators: Sequence[str] | None = None,
     simulate: bool = False,
     conversions: Conversions = "disabled",
-    rules: Sequence[str | Path | Rule] = (),
-    default_rules: bool = True,
-    dims: Mapping[str, GivenSize] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    opset: int | None = None,
     samples: int | None = None,
     noise_samples: int | None = None,
     check_samples: int = 16,
     sweep: int = 0,
     objective: Objective = "best",
-    time_limit: float = 30.0,
     memory_limit: int | str | None = None,
-    iterations: int | None = None,
-    enodes: int | None = None,
     seed: int = 0,
     progress: ProgressOption = None,
-    partition_functions: Mapping[str, PartitionFunction] | None = None,
-    trust: bool = False,
+    **search: Unpack[ResultArguments],
 ) -> QuantizationResult:
     """Finds the cheapest program whose error stays within a budget, with integers where they are cheaper.
 
@@ -286,21 +246,7 @@ def quantize(
             check_samples=check_samples,
             sweep=sweep,
         ),
-        SearchOptions(
-            targets=targets,
-            host=host,
-            rules=rules,
-            default_rules=default_rules,
-            dims=dims,
-            values=values,
-            opset=opset,
-            time_limit=time_limit,
-            iterations=iterations,
-            enodes=enodes,
-            partition_functions=partition_functions,
-            declarations=declarations,
-            trust=trust,
-        ),
+        SearchOptions(targets=targets, **search),
         objective=objective,
         seed=seed,
         progress=received(progress),
@@ -394,22 +340,16 @@ def compare(
 @checks_arguments
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
+@with_options(ProofArguments, SearchOptions, trust=False, time_limit=60.0)
 def prove(
     first: GivenModel,
     second: GivenModel,
     *,
-    rules: Sequence[str | Path | Rule] = (),
-    default_rules: bool = True,
-    dims: Mapping[str, GivenSize] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    numerics: NumericsClass = "real",
     samples: int = 3,
     seed: int = 0,
-    time_limit: float = 60.0,
     memory_limit: int | str | None = None,
     progress: ProgressOption = None,
-    trust: bool = False,
+    **search: Unpack[ProofArguments],
 ) -> Equivalence:
     """Proves by rules that two models are equal, or finds an input on which they differ.
 
@@ -435,15 +375,5 @@ def prove(
     """
     from eqsat.equivalence.compare_models import equivalence
 
-    options = SearchOptions(
-        rules=rules,
-        default_rules=default_rules,
-        dims=dims,
-        values=values,
-        free_sizes=True,
-        numerics=numerics,
-        time_limit=time_limit,
-        declarations=declarations,
-        trust=trust,
-    )
+    options = SearchOptions(free_sizes=True, **search)
     return equivalence(first, second, options, samples=samples, seed=seed, progress=received(progress))

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, signature
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
@@ -170,6 +170,41 @@ def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return function(*args, **kwargs)
 
     return call
+
+
+def with_options(
+    options: type, origin: Callable[..., object], **others: object
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorates a function whose further keywords are a ``TypedDict``: it receives all of them, and its signature,
+    which ``help`` shows and other decorators read, names each with its default.
+
+    Args:
+        options: The ``TypedDict``.
+        origin: A function or class with parameters of the same names, which states their defaults.
+        others: Defaults that differ from those.
+    """
+    stated = signature(origin).parameters
+    added = [stated[name].replace(default=others.get(name, stated[name].default)) for name in options.__annotations__]
+    defaults = {parameter.name: parameter.default for parameter in added}
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        own = signature(function)
+        first = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        whole = own.replace(parameters=[*first, *added])
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            unknown = next((name for name in kwargs if name not in whole.parameters), None)
+            if unknown is not None:
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
+            for name, default in defaults.items():
+                kwargs.setdefault(name, default)
+            return function(*args, **kwargs)
+
+        vars(call)["__signature__"] = whole
+        return call
+
+    return decorate
 
 
 def require_kind(name: str, value: Any) -> None:

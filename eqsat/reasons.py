@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from eqsat.arguments import checks_arguments
+from eqsat.arguments import checks_arguments, with_options
 from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.egraph.encode import constant_values
 from eqsat.egraph.judge_match import Judge
@@ -16,17 +16,15 @@ from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, MatchAttempt, Why, roots_of
 from eqsat.extract.problem import Solution
 from eqsat.model.load import GivenModel
-from eqsat.model.read.given_sizes import GivenSize
 from eqsat.partition.place import split
 from eqsat.progress import ProgressOption, received, shows_progress
 from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
 from eqsat.rules.listing import short_place
-from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.rules.selection import allowed, select_rules
 from eqsat.rules.turned_constants import turned_constants
 from eqsat.rules.turned_rules import turned_rules
-from eqsat.rules.user_operators import Declaration
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
 from eqsat.schema.opset import did_you_mean, name_hint
@@ -34,7 +32,7 @@ from eqsat.search import Search
 from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import extract
-from eqsat.stages.options import SearchOptions
+from eqsat.stages.options import ReasonArguments, SearchOptions
 from eqsat.targets.find_targets import list_targets, load_targets
 
 PLACES = 3
@@ -44,6 +42,7 @@ PLACES = 3
 @checks_arguments
 @shows_progress
 @within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
+@with_options(ReasonArguments, SearchOptions, trust=False)
 def explain_rule(
     source: GivenModel,
     name: str,
@@ -51,20 +50,9 @@ def explain_rule(
     *,
     node: str | None = None,
     places: int = PLACES,
-    host: str | Path | Target | None = None,
-    rules: Sequence[str | Path | Rule] = (),
-    default_rules: bool = True,
-    dims: Mapping[str, GivenSize] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    numerics: NumericsClass = "real",
-    ops: str | Sequence[str] = (),
-    time_limit: float = 30.0,
     memory_limit: int | str | None = None,
-    iterations: int | None = None,
-    enodes: int | None = None,
     progress: ProgressOption = None,
-    trust: bool = False,
+    **options: Unpack[ReasonArguments],
 ) -> Explanation:
     """Why a rule, or a composite of a target, does not apply to a model.
 
@@ -84,24 +72,9 @@ def explain_rule(
         RuleError, TargetError: There is no such rule or composite, or a file is wrong.
     """
     targets = _with_target_of(name, targets)
-    options = SearchOptions(
-        targets=targets,
-        host=host,
-        rules=rules,
-        default_rules=default_rules,
-        dims=dims,
-        values=values,
-        free_sizes=True,
-        numerics=numerics,
-        ops=ops,
-        time_limit=time_limit,
-        iterations=iterations,
-        enodes=enodes,
-        declarations=declarations,
-        trust=trust,
-    )
-    definition, target = _definition(name, options)
-    search = Search.run(source, options, progress=received(progress))
+    asked = SearchOptions(targets=targets, free_sizes=True, **options)
+    definition, target = _definition(name, asked)
+    search = Search.run(source, asked, progress=received(progress))
     return explained(search, definition, target, node, places)
 
 
@@ -177,26 +150,16 @@ def cost_without(search: Search, name: str, progress: Progress | None = None) ->
 @checks_arguments
 @shows_progress
 @within_bounds(lambda seconds: 3 * GUARD * seconds + GRACE)
+@with_options(ReasonArguments, SearchOptions, trust=False)
 def explain_placement(
     source: GivenModel,
     targets: str | Sequence[str | Path | Target],
     nodes: Sequence[str] = (),
     *,
     places: int = PLACES,
-    host: str | Path | Target | None = None,
-    rules: Sequence[str | Path | Rule] = (),
-    default_rules: bool = True,
-    dims: Mapping[str, GivenSize] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    numerics: NumericsClass = "real",
-    ops: str | Sequence[str] = (),
-    time_limit: float = 30.0,
     memory_limit: int | str | None = None,
-    iterations: int | None = None,
-    enodes: int | None = None,
     progress: ProgressOption = None,
-    trust: bool = False,
+    **options: Unpack[ReasonArguments],
 ) -> tuple[Placement, ...]:
     """Why operators of a model do not run on an accelerator, and how much more it costs if they do.
 
@@ -214,23 +177,8 @@ def explain_placement(
         ModelError: The model is broken, or has no such node.
         RuleError, TargetError: There is no accelerator, or a file is wrong.
     """
-    options = SearchOptions(
-        targets=targets,
-        host=host,
-        rules=rules,
-        default_rules=default_rules,
-        dims=dims,
-        values=values,
-        free_sizes=True,
-        numerics=numerics,
-        ops=ops,
-        time_limit=time_limit,
-        iterations=iterations,
-        enodes=enodes,
-        declarations=declarations,
-        trust=trust,
-    )
-    search = Search.run(source, options, progress=received(progress))
+    asked = SearchOptions(targets=targets, free_sizes=True, **options)
+    search = Search.run(source, asked, progress=received(progress))
     if len(search.loaded.targets) < 2:
         raise TargetError("an accelerator is required", actual="the host alone", hint="`eqsat targets list` lists them")
     if search.untouched:
@@ -238,7 +186,7 @@ def explain_placement(
     with declared(search.loaded.operators), within(search.loaded.sizes):
         best = extract(search.formulation, search.clock)
         classes = {name: _class(search, name) for name in nodes} or _dearest(search, best, places)
-        seconds = max(time_limit / max(len(classes), 1), LEAST_TIME)
+        seconds = max(asked.time_limit / max(len(classes), 1), LEAST_TIME)
         placements = Placements(search.priced, best, seconds)
         return tuple(placements.of(name, eclass, 1) for name, eclass in classes.items())
 

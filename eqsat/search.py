@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +15,11 @@ import onnx_ir as ir
 
 from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.control.as_it_stands import as_it_stands, left_unchanged
-from eqsat.control.before import cost_before
 from eqsat.control.compare_rewrites import require_equal
-from eqsat.control.flow import search_flow
-from eqsat.control.nested import FoundProgram, Nested, bodies_of
-from eqsat.control.origins import add_origins
-from eqsat.control.put_back import add_functions, drop_unread
-from eqsat.control.totals import (
-    bodies_of_input,
-    solution_with_bodies,
-    summary_with_bodies,
-    verification_with_bodies,
-    verified,
-    within_program,
-)
+from eqsat.control.flow import Flow, search_flow
+from eqsat.control.nested import FoundProgram, Nested
+from eqsat.control.totals import solution_with_bodies, verification_with_bodies, verified
+from eqsat.control.whole_program import found_program, whole_program
 from eqsat.egraph.alternatives import Alternative
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
@@ -39,17 +31,13 @@ from eqsat.extract.from_egraph import MappedProblem, Pricing
 from eqsat.extract.newest import Newest
 from eqsat.extract.runtime_operators import Runtime
 from eqsat.model.load import GivenModel
-from eqsat.model.optimized_sizes import keep_ranges
-from eqsat.model.read.given_sizes import split
 from eqsat.partition.plan import Plan
-from eqsat.report.collect import collect
-from eqsat.report.summary import SearchRun, Totals
+from eqsat.report.summary import SearchRun
 from eqsat.result import Result
 from eqsat.rules.ast import Target
 from eqsat.schema.chosen_sizes import where_costed
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import within
-from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import Limited, check_objective, extract
@@ -132,12 +120,7 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
-        strange = [] if options.trust else loaded.strange
-        if strange:
-            from eqsat.check.gate import require_believed
-
-            with clock.paused(), clock.stage("check"), declared(loaded.operators):
-                loaded = replace(loaded, notes=(*loaded.notes, *require_believed(strange)))
+        loaded = _believed(loaded, options, clock)
         with declared(loaded.operators), within(loaded.sizes):
             return cls.of_loaded(loaded, options, clock, approximations)
 
@@ -155,25 +138,11 @@ class Search:
         Args:
             counts: Of a body: by target the number of the last region that has a name.
         """
-        given = loaded.model
-        size = len(given.graph)
-        untouched, notes = "", [*loaded.notes, *(about_model(loaded) if counts is None else ())]
-        found: PricedGraph | None = None
-        nested: Nested[Search] = Nested()
-        alternatives: tuple[Alternative, ...] = ()
-        if size > MOST_PLACED:
-            untouched = "size limit"
-            notes.append(
-                f"the model is left unchanged: it has {size:,} operators, and at most {MOST_PLACED:,} are placed"
-            )
-        else:
-            if size > MOST_REWRITTEN:
-                loaded = replace(loaded, rewriting=(), egg=())
-                notes.append(
-                    f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are "
-                    "rewritten"
-                )
-            numbers: dict[str, int] = {} if counts is None else counts
+        given, numbers = loaded.model, {} if counts is None else counts
+        notes = [*loaded.notes, *(about_model(loaded) if counts is None else ())]
+        loaded, untouched, about_size = _within_size(loaded)
+        notes += about_size
+        if not untouched:
             with clock.stage("bodies"):
                 flow = search_flow(
                     loaded,
@@ -183,24 +152,23 @@ class Search:
                     options.numerics,
                     changes=not approximations,
                 )
-            nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
-            notes += nested.notes
+            loaded = flow.loaded
+            notes += flow.nested.notes
             try:
-                found = _saturated(loaded, options, clock, approximations, nested, alternatives)
+                found = _saturated(flow, options, clock, approximations)
+                return cls(options, clock, loaded, found, "", tuple(notes), flow.nested, given, flow.alternatives)
             except TimeUp:
-                untouched = "time limit"
-                limit = f"{options.time_limit:g} s"
+                untouched, limit = "time limit", f"{options.time_limit:g} s"
                 notes.append(f"the model is left unchanged: the time limit of {limit} was reached too early")
-        if untouched:
-            nested, loaded, alternatives = Nested(), left_unchanged(loaded, options.opset), ()
-        if untouched and approximations:
+        loaded = left_unchanged(loaded, options.opset)
+        if approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
                 place=loaded.model.graph.name or "",
                 actual=notes[-1],
                 hint="raise the time limit, or split the model",
             )
-        return cls(options, clock, loaded, found, untouched, tuple(notes), nested, given, alternatives)
+        return cls(options, clock, loaded, None, untouched, tuple(notes), given=given)
 
     @property
     def model(self) -> ir.Model:
@@ -291,42 +259,14 @@ class Search:
         priced = self.priced if limited is None else replace(self.priced, formulation=limited.formulation)
         solution = extract(priced.formulation, clock, objective, seed, limited=limited, share=share)
         with clock.stage("partition"):
-            inner, numbers = self.nested.find(objective, seed, counts)
-            program = assemble(priced, solution, loaded.targets, self.options.partition_functions, numbers)
-            every, inner = inner, within_program(inner, program)
-            bodies, functions = bodies_of(inner)
-            model = export(program, loaded.model, bodies)
-            add_functions(model, functions)
-            if every:
-                drop_unread(model.graph)
-            origins = add_origins(model, priced, program, inner, loaded.carried_out)
-            keep_ranges(model, split(self.options.dims)[1], loaded.sizes)
+            bodies, numbers = self.nested.find(objective, seed, counts)
+            whole = whole_program(priced, solution, loaded, self.options, bodies, numbers)
         is_best = objective == "best" and limited is None
         newer = about_opset(loaded.newer, priced, solution, clock) if is_best else ()
-        solution = solution_with_bodies(solution, program, priced.pricing, self.nested.costs_of(inner))
+        solution = solution_with_bodies(solution, whole.program, priced.pricing, self.nested.costs_of(whole.inner))
         notes = (*self.notes, *about_undecided(self.saturation.statistics), *newer)
         run = SearchRun(objective, self.options.numerics, clock.seconds, notes)
-        summary = collect(loaded, priced, solution, program, origins, run)
-        summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
-        if loaded.given is not self.model:
-            cost, count = cost_before(loaded.given, loaded.targets, loaded.sizes)
-            summary = replace(summary, before=Totals(cost, count, 0, 0, count))
-        result = Result(
-            model=model,
-            cost=solution.cost,
-            baseline_cost=summary.before.cost,
-            bound=solution.bound,
-            stop_reason=solution.stop_reason,
-            seconds=dict(clock.seconds),
-            summary=summary,
-            plan=program.plan,
-            choices=solution.choices,
-            operators=loaded.operators,
-            sizes=loaded.sizes,
-            origins=origins,
-            opset=self.options.opset,
-        )
-        return FoundProgram(result, inner)
+        return found_program(whole, priced, solution, loaded, self.options, run)
 
     def checked(self, found: FoundProgram, seed: int) -> Result:
         """The result with its verification, and that of its bodies.
@@ -366,43 +306,44 @@ class Search:
                 **{alternative.name: alternative.numerics for alternative in self.alternatives},
             },
             seed,
-            fails=self._fails if blame else None,
+            fails=partial(_fails, self) if blame else None,
             sizes=self.loaded.sizes,
             guard=self.clock.guard,
         )
 
-    def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
-        """Whether some of the rules alone change what a model computes."""
-        try:
-            suspects = [r for r in self.loaded.every_rule if r.name in rules]
-            search = Search.run(
-                model,
-                SearchOptions(rules=suspects, default_rules=False, numerics=self.options.numerics, free_sizes=True),
-            )
-            programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(4))]
-            for objective, seed in programs:
-                found = search.extract(objective, seed, verify=False)
-                search.verifier(found.plan, found.model, blame=False).run()
-        except VerificationError:
-            return True
-        except EqsatError:
-            return False
-        return False
+
+def _believed(loaded: LoadedInput, options: SearchOptions, clock: Clock) -> LoadedInput:
+    """The input with notes on its rules that do not ship; they are executed on random operands before."""
+    strange = [] if options.trust else loaded.strange
+    if not strange:
+        return loaded
+    from eqsat.check.gate import require_believed
+
+    with clock.paused(), clock.stage("check"), declared(loaded.operators):
+        return replace(loaded, notes=(*loaded.notes, *require_believed(strange)))
+
+
+def _within_size(loaded: LoadedInput) -> tuple[LoadedInput, str, list[str]]:
+    """The input, without rules if it is too large for them; why it is left unchanged, if it is; notes on both."""
+    size = len(loaded.model.graph)
+    if size > MOST_PLACED:
+        note = f"the model is left unchanged: it has {size:,} operators, and at most {MOST_PLACED:,} are placed"
+        return loaded, "size limit", [note]
+    if size <= MOST_REWRITTEN:
+        return loaded, "", []
+    note = f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are rewritten"
+    return replace(loaded, rewriting=(), egg=()), "", [note]
 
 
 def _saturated(
-    loaded: LoadedInput,
-    options: SearchOptions,
-    clock: Clock,
-    approximations: Sequence[Approximation],
-    nested: Nested[Search],
-    alternatives: Sequence[Alternative],
+    flow: Flow[Search], options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]
 ) -> PricedGraph:
     """The e-graph with its costs.
 
     Raises:
         TimeUp: The time was over before there was anything to extract from.
     """
+    loaded, nested = flow.loaded, flow.nested
     saturated = saturate(
         loaded.model,
         loaded.rewriting,
@@ -413,7 +354,7 @@ def _saturated(
         additions=Additions(
             raw=loaded.egg,
             approximations=tuple(approximations),
-            alternatives=tuple(alternatives),
+            alternatives=flow.alternatives,
             places=tuple(where_costed(loaded.sizes)) if loaded.sizes else (),
         ),
     )
@@ -421,3 +362,20 @@ def _saturated(
     newest = None if options.opset is None else Newest(options.opset, nested.graphs, nested.newer)
     pricing = Pricing(seen, costs_of(loaded), Runtime(seen, encoding), nested.costs, newest)
     return price(saturated, pricing, loaded.outputs, clock)
+
+
+def _fails(found: Search, model: onnx.ModelProto, rules: Container[str]) -> bool:
+    """Whether some rules of a search alone change what a model computes."""
+    try:
+        suspects = [rule for rule in found.loaded.every_rule if rule.name in rules]
+        options = SearchOptions(rules=suspects, default_rules=False, numerics=found.options.numerics, free_sizes=True)
+        search = Search.run(model, options)
+        programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(4))]
+        for objective, seed in programs:
+            result = search.extract(objective, seed, verify=False)
+            search.verifier(result.plan, result.model, blame=False).run()
+    except VerificationError:
+        return True
+    except EqsatError:
+        return False
+    return False

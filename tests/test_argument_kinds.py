@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ import pytest
 
 import eqsat
 from eqsat.arguments import KINDS
+from eqsat.codegen.generation_options import Generation, ProgramOptions
 from eqsat.errors import ArgumentError, ModelError
+from eqsat.stages.options import (
+    ProofArguments,
+    ReasonArguments,
+    ResultArguments,
+    SearchArguments,
+    SearchOptions,
+)
 
 _TEXT = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
 X = np.ones(2, np.float32)
@@ -41,6 +50,18 @@ PUBLIC: list[Callable[..., Any]] = [
 ]
 
 
+SHARED: list[tuple[Callable[..., Any], type, type, dict[str, Any]]] = [
+    (eqsat.optimize, SearchArguments, SearchOptions, {"trust": False}),
+    (eqsat.quantize, ResultArguments, SearchOptions, {"trust": False}),
+    (eqsat.prove, ProofArguments, SearchOptions, {"trust": False, "time_limit": 60.0}),
+    (eqsat.explain_rule, ReasonArguments, SearchOptions, {"trust": False}),
+    (eqsat.explain_placement, ReasonArguments, SearchOptions, {"trust": False}),
+    (eqsat.compile, Generation, ProgramOptions, {}),
+    (eqsat.write_c, Generation, ProgramOptions, {}),
+]
+"""Functions with the keywords that they share with others, where their defaults stand, and their own defaults."""
+
+
 class Odd:
     """A value that is of no kind."""
 
@@ -51,6 +72,33 @@ def test_every_function_checks_every_argument_that_has_a_kind(function: Callable
     for name in names:
         with pytest.raises(ArgumentError, match=f"{name}: .* is required; got Odd"):
             function(**{name: Odd()})
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords", "options", "others"), SHARED, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_shared_keywords_are_those_of_the_options(
+    function: Callable[..., Any], keywords: type, options: type, others: dict[str, Any]
+) -> None:
+    stated, found = signature(options).parameters, signature(function).parameters
+    assert keywords.__annotations__.keys() <= stated.keys() & found.keys()
+    for name in keywords.__annotations__:
+        assert found[name].default == others.get(name, stated[name].default)
+        assert found[name].annotation == stated[name].annotation
+    assert all(p.kind is not Parameter.VAR_KEYWORD for p in found.values())
+    if "arguments that are not named here" not in (function.__doc__ or ""):
+        assert all(re.search(rf"\b{name}\b", function.__doc__ or "") for name in found), "help explains every keyword"
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected keyword argument 'free_sizes'$"):
+        function(_TEXT, free_sizes=True)
+
+
+def test_shared_keywords_reach_the_search(tmp_path: Any) -> None:
+    with pytest.raises(eqsat.EqsatError, match=r"missing\.rules"):
+        eqsat.optimize(_TEXT, rules=[tmp_path / "missing.rules"])
+    with pytest.raises(eqsat.EqsatError, match="time_limit"):
+        eqsat.prove(_TEXT, _TEXT, time_limit=-1)
+    with pytest.raises(eqsat.EqsatError, match="threads"):
+        eqsat.compile(_TEXT, threads=0)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ import onnx_ir as ir
 
 from eqsat import backends as home
 from eqsat.backends.backend import Backend
-from eqsat.backends.read import called_regions
 from eqsat.errors import BackendError, BackendWarning, note
 from eqsat.files import execute_file
-from eqsat.partition.onnx_nodes import TARGET
+from eqsat.partition.read_plan import called_regions, region_target
 from eqsat.schema.opset import did_you_mean
 
 GivenBackend = Backend | str | Path
@@ -161,7 +160,7 @@ def without_regions(model: ir.Model, backend: Backend) -> str:
 
 def _targets(model: ir.Model) -> set[str]:
     """The targets that have regions in a model."""
-    return {function.metadata_props.get(TARGET, "") for _, function in called_regions(model)} - {""}
+    return {target for _, function in called_regions(model) if (target := region_target(function))}
 
 
 def _shipped() -> Mapping[str, Backend]:

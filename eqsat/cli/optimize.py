@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
@@ -26,9 +26,6 @@ from eqsat.cli.shared_options import (
     sizes_option,
     values_option,
 )
-
-if TYPE_CHECKING:
-    from eqsat.rules.selection import NumericsClass
 
 
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
@@ -63,27 +60,7 @@ if TYPE_CHECKING:
 @memory_option
 @debug_option
 @delivering
-def optimize(
-    model: Path,
-    targets: tuple[str, ...],
-    host: str | None,
-    rule_files: tuple[Path, ...],
-    default_rules: bool,
-    trust: bool,
-    dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
-    values: dict[str, Any],
-    numerics: NumericsClass,
-    ops: str,
-    objective: Literal["best", "worst", "random"],
-    time_limit: float,
-    iterations: int | None,
-    enodes: int | None,
-    seed: int,
-    verify: bool,
-    audit: bool,
-    prove: bool,
-    delivery: Delivery,
-) -> int:
+def optimize(model: Path, seed: int, delivery: Delivery, **options: Any) -> int:
     """Optimize MODEL for the targets and print what changed.
 
     Without -o nothing is written. Before the result is written, it is executed and compared with MODEL, as a whole and
@@ -97,28 +74,7 @@ def optimize(
 
     quiet = delivery.check()
     with showing_progress(quiet) as progress:
-        result = api.optimize(
-            model,
-            targets=targets,
-            host=host,
-            rules=rule_files,
-            default_rules=default_rules,
-            trust=trust,
-            dims=dims,
-            values=values,
-            numerics=numerics,
-            ops=ops,
-            opset=delivery.opset,
-            objective=objective,
-            time_limit=time_limit,
-            iterations=iterations,
-            enodes=enodes,
-            seed=seed,
-            progress=progress,
-            audit=audit,
-            verify=verify,
-            prove=prove,
-        )
+        result = api.optimize(model, opset=delivery.opset, seed=seed, progress=progress, **options)
         summary = delivery.summary(result, seed)
     delivery.deliver(result, summary, quiet=quiet)
     return 0

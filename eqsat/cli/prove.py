@@ -27,7 +27,6 @@ from eqsat.text import name_of
 
 if TYPE_CHECKING:
     from eqsat.equivalence.verdict import Equivalence
-    from eqsat.rules.selection import NumericsClass
 
 MOST_JOINTS = 20
 """Tensors that are listed without ``--verbose``."""
@@ -73,19 +72,11 @@ CODES = {"equal": 0, "different": 1, "not proven": 3}
 def prove(
     first: Path,
     second: Path,
-    dims: dict[str, Any],
-    values: dict[str, Any],
-    rule_files: tuple[Path, ...],
-    default_rules: bool,
-    trust: bool,
-    numerics: NumericsClass,
-    samples: int,
-    seed: int,
     save_inputs: Path | None,
-    time_limit: float,
     verbose: bool,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> int:
     """Prove by rules that FIRST and SECOND compute the same, for all inputs and all free sizes.
 
@@ -104,20 +95,7 @@ def prove(
         raise click.BadParameter(f"{save_inputs} does not end in .npz", param_hint="'--save-inputs'")
     try:
         with showing_progress(quiet or as_json) as progress:
-            found = api.prove(
-                first,
-                second,
-                rules=rule_files,
-                default_rules=default_rules,
-                dims=dims,
-                values=values,
-                numerics=numerics,
-                samples=samples,
-                seed=seed,
-                time_limit=time_limit,
-                progress=progress,
-                trust=trust,
-            )
+            found = api.prove(first, second, progress=progress, **options)
         if save_inputs is not None and found.counterexample is not None:
             with replacing(save_inputs) as file:
                 write_arrays(file, storable(found.counterexample.inputs))

@@ -27,9 +27,7 @@ from eqsat.cli.shared_options import (
 from eqsat.quantization.methods import ANY_METHOD, METHODS
 
 if TYPE_CHECKING:
-    from eqsat.model.read.given_sizes import GivenSize
-    from eqsat.quantization.methods import AnyMethod
-    from eqsat.quantization.options import ActivationType, Conversions
+    from eqsat.quantization.options import Conversions
 
 _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
 
@@ -127,33 +125,15 @@ _METHODS = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.ite
 def quantize(
     model: Path,
     calibration: Path,
-    targets: tuple[str, ...],
-    host: str | None,
     budgets: tuple[str, ...],
-    method: AnyMethod,
-    percentile: float,
-    activation: ActivationType,
-    symmetric: bool,
     per_tensor: bool,
     nearest: bool,
-    skip: tuple[str, ...],
     operators: str | None,
-    simulate: bool,
     conversions: Conversions,
     fully_integral: bool,
-    rule_files: tuple[Path, ...],
-    default_rules: bool,
-    trust: bool,
-    dims: dict[str, GivenSize],
-    values: dict[str, Any],
-    samples: int | None,
-    noise_samples: int | None,
-    check_samples: int,
     sweep: int | None,
-    time_limit: float,
-    iterations: int | None,
-    enodes: int | None,
     delivery: Delivery,
+    **options: Any,
 ) -> int:
     """Find the cheapest program for MODEL whose error stays within the budget, with integers where they are cheaper.
 
@@ -170,33 +150,15 @@ def quantize(
         result = api.quantize(
             model,
             calibration,
-            targets,
-            host=host,
             budget=_budget(budgets),
-            method=method,
-            percentile=percentile,
-            activation=activation,
-            symmetric=symmetric,
             per_channel=not per_tensor,
             balance=not nearest,
-            skip=skip,
             operators=None if operators is None else [name.strip() for name in operators.split(",") if name.strip()],
-            simulate=simulate,
             conversions="fully_integral" if fully_integral else conversions,
-            rules=rule_files,
-            default_rules=default_rules,
-            trust=trust,
-            dims=dims,
-            values=values,
             opset=delivery.opset,
-            samples=samples,
-            noise_samples=noise_samples,
-            check_samples=check_samples,
             sweep=sweep or 0,
-            time_limit=time_limit,
-            iterations=iterations,
-            enodes=enodes,
             progress=progress,
+            **options,
         )
         summary = delivery.summary(result)
     delivery.deliver(result, summary, quiet=quiet)

@@ -22,9 +22,7 @@ from eqsat.cli.shared_options import MODEL
 )
 @targets_option
 @question_options
-def why(
-    name: str, model: Path, node: str | None, rule_files: tuple[Path, ...], as_json: bool, quiet: bool, **options: Any
-) -> None:
+def why(name: str, model: Path, as_json: bool, quiet: bool, **options: Any) -> None:
     """Show where the rule NAME applies to MODEL or nearly does, and the first thing that is missing.
 
     The pattern is matched against all spellings of MODEL that the rules derive. NAME is a rule, or a composite with its
@@ -39,7 +37,7 @@ def why(
     from eqsat.report.as_json import plain
 
     with showing_progress(quiet or as_json) as progress:
-        found = explain_rule(model, name, node=node, rules=rule_files, progress=progress, **options)
+        found = explain_rule(model, name, progress=progress, **options)
     if as_json:
         echo_json(plain(found))
     else:

@@ -75,7 +75,6 @@ def rules_options(command: _Command) -> _Command:
         click.option(
             "-r",
             "--rules",
-            "rule_files",
             multiple=True,
             type=InputPath(),
             help="A file of rules to use in addition to the shipped ones. May be repeated.",

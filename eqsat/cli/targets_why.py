@@ -26,15 +26,7 @@ from eqsat.cli.shared_options import MODEL
     help="Without NODE: how many of the most expensive operators on the host to explain.",
 )
 @question_options
-def why(
-    targets: str,
-    model: Path,
-    nodes: tuple[str, ...],
-    rule_files: tuple[Path, ...],
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
+def why(targets: str, model: Path, as_json: bool, quiet: bool, **options: Any) -> None:
     """Show for each NODE of MODEL the cheapest equal program in which TARGET runs it, and how much more it costs.
 
     If there is no such program, the condition that fails is shown, or the composite that comes nearest to a match.
@@ -47,7 +39,7 @@ def why(
     from eqsat.report.as_json import plain
 
     with showing_progress(quiet or as_json) as progress:
-        found = explain_placement(model, targets, nodes, rules=rule_files, progress=progress, **options)
+        found = explain_placement(model, targets, progress=progress, **options)
     if as_json:
         echo_json([plain(placement) for placement in found])
         return

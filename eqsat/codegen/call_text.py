@@ -20,6 +20,7 @@ from eqsat.backends.region import Kernel, Region, RegionOperand, Run, Tensor
 from eqsat.errors import CodegenError
 from eqsat.partition.call_sizes import NO_VALUE, holes, is_size_hole, size_in
 from eqsat.partition.onnx_nodes import CALL, TRUSTED_CALL
+from eqsat.partition.plan import PlanNode
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import is_free, symbols
 from eqsat.text import shown
@@ -232,17 +233,18 @@ def _common(kinds: list[str]) -> str:
 # ---- which calls to trust ------------------------------------------------------------------------------
 
 
-def trusted_call(node: ir.Node, target: str) -> str:
-    """The text of a node's call.
+def trusted_call(kernel: PlanNode, node: ir.Node, target: str) -> str:
+    """The text of a call.
 
     Args:
-        node: The node with the call: a kernel or a region.
+        kernel: A kernel or the call of a region.
+        node: The same in the model.
         target: Name of the target.
 
     Raises:
         CodegenError: The text comes from a file and is more than a call of the target's function.
     """
-    text = node.metadata_props[CALL]
+    text = kernel.call
     if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target):
         return text
     raise CodegenError(

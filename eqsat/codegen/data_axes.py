@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.read import plain
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
 from eqsat.ops.sets import operator_sets
+from eqsat.schema.attributes import plain
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import greatest, is_free

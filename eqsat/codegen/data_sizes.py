@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.read import plain
 from eqsat.codegen.agreeing_sizes import agreeing
 from eqsat.codegen.data_axes import DataAxes, declared_sizes
 from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
@@ -19,6 +18,7 @@ from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
+from eqsat.schema.attributes import plain
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free

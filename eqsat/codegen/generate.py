@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Unpack
 
 import onnx_ir as ir
 
+from eqsat.arguments import with_options
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Coverage
 from eqsat.backends.find_backends import without_regions
@@ -15,6 +16,7 @@ from eqsat.codegen.c_names import check_prefix
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.found_sizes import SizeLimits
+from eqsat.codegen.generation_options import Generation, ProgramOptions
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernels.shared.families import Declined, without
 from eqsat.codegen.planned import Choices, choose, plan_program
@@ -27,8 +29,6 @@ from eqsat.model.read.dims import following_option, free_sizes
 from eqsat.model.read.given_sizes import GivenSize, split
 from eqsat.model.symbols import by_known_names, symbols
 from eqsat.partition.saved import without_parts
-from eqsat.rules.ast import Target
-from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.symbol import Symbol
 from eqsat.simplify.passes import simplified
@@ -37,78 +37,78 @@ from eqsat.targets.find_targets import GENERATED, load_host
 MOST_THREADS = 1024
 
 
+@with_options(Generation, ProgramOptions)
 def generate(
     model: ir.Model,
     *,
     name: str = "model",
-    dims: Mapping[str, GivenSize] | None = None,
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
-    winograd: bool = False,
-    numerics: NumericsClass = "real",
-    host: str | Path | Target | None = None,
-    select: bool = True,
     backends: Mapping[str, Backend] | None = None,
     unavailable: Unavailable | None = None,
-    threads: int = 1,
+    **given: Unpack[Generation],
 ) -> Emitted:
     """Writes a model as C.
 
     Args:
         model: As loaded, partitioned or not; it is not changed.
         name: Prefix of all names that the program defines.
-        dims: Sizes of symbolic dimensions, or ranges of those that the program receives as arguments.
         isas: Instruction sets to write kernels for.
         embedded: Whether the weights are part of the program, or loaded by it.
-        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
-            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
-        numerics: How far the host's rules and kernels may change values.
-        host: The host whose file lists the kernels and their costs; the shipped ``c`` by default.
-        select: Whether extraction chooses families and layouts. Otherwise, and for anything that extraction leaves
-            open, the most specialised family is used, and conversions are inserted where it requires another layout.
         backends: The backends that execute regions, by target; see :func:`eqsat.backends.find_backends.chosen`.
         unavailable: Kernels that a backend is known to lack on this machine.
-        threads: Number of threads that may share a kernel.
+        given: See :class:`~eqsat.codegen.generation_options.ProgramOptions`.
 
     Raises:
         CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
         TargetError: There is no such host.
         BackendError: A backend fails.
     """
+    options = ProgramOptions(**given)
     check_prefix(name)
-    check_threads(threads)
-    bound, ranges = split(dims)
-    model = without_parts(model)
-    known = simplified(settled(load(model, dims=bound) if bound else model))
-    known, ranges = _in_terms_of_others(known, by_known_names(ranges, known))
-    said = {name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most}
-    sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in said})
-    limits = SizeLimits(said, allowed_sizes(known, sizes))
+    check_threads(options.threads)
+    model, backends = without_parts(model), backends or {}
+    known, ranges = _known(model, options.dims)
+    sizes, limits = _sizes(known, ranges)
     choices = Choices(
-        load_host(GENERATED if host is None else host),
-        select,
-        "approximate" if winograd else numerics,
-        backends or {},
+        load_host(GENERATED if options.host is None else options.host),
+        options.select,
+        "approximate" if options.winograd else options.numerics,
+        backends,
         unavailable or {},
         sizes,
         limits,
     )
     greatest = {Symbol(symbol, size).c_name: size.most or 0 for symbol, size in sizes.items()}
-    sharing = Sharing(threads, choices.host, greatest) if threads > 1 else None
+    sharing = Sharing(options.threads, choices.host, greatest) if options.threads > 1 else None
     chosen, declined = choose(known, choices), frozenset()
     while True:
         try:
             with without(declined):
                 planned = plan_program(chosen, choices)
                 emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded, sharing=sharing)
+            break
         except Declined as refusal:
             # With the operands where they lie, the family needs to know sizes: the next one takes the task.
             declined |= {refusal.key}
-            continue
-        free_sizes(known, {name: ranges[name] for name in limits.most.keys() - limits.used})  # Refuses other names.
-        emitted.coverage = {**planned.coverage, **_without_regions(model, backends or {})}
-        emitted.selection = planned.selection
-        return emitted
+    free_sizes(known, {name: ranges[name] for name in limits.most.keys() - limits.used})  # Refuses other names.
+    emitted.coverage = {**planned.coverage, **_without_regions(model, backends)}
+    emitted.selection = planned.selection
+    return emitted
+
+
+def _known(model: ir.Model, dims: Mapping[str, GivenSize] | None) -> tuple[ir.Model, dict[str, FreeSize]]:
+    """The model at the sizes that are bound, with simpler control flow, and the ranges of the others."""
+    bound, ranges = split(dims)
+    known = simplified(settled(load(model, dims=bound) if bound else model))
+    return _in_terms_of_others(known, by_known_names(ranges, known))
+
+
+def _sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> tuple[dict[str, FreeSize], SizeLimits]:
+    """The sizes that the program receives, and the bounds of those that data decides."""
+    said = {name: size.most for name, size in ranges.items() if name not in symbols(model) and size.most}
+    sizes = received_sizes(model, {name: size for name, size in ranges.items() if name not in said})
+    return sizes, SizeLimits(said, allowed_sizes(model, sizes))
 
 
 def _without_regions(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, Coverage]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eqsat.backends.read import plain
 from eqsat.backends.region import Dequantized
 from eqsat.codegen import c_types
 from eqsat.codegen.call_text import CallText
@@ -52,7 +51,7 @@ from eqsat.partition.read_plan import SavedFunction
 from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.partition.value_names import output_name, value_names
 from eqsat.schema import opset
-from eqsat.schema.attributes import array_of
+from eqsat.schema.attributes import array_of, plain
 from eqsat.schema.body import Body
 from eqsat.schema.declared_operators import function_body
 from eqsat.schema.free_sizes import FreeSizes, within

@@ -183,7 +183,7 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
             found = select_kernels(
-                searchable(model, saved, pieces),
+                *searchable(model, saved, pieces),
                 choices.host,
                 numerics=choices.numerics,
                 dims={name: replace(size, least=max(size.least, 1)) for name, size in choices.sizes.items()},

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.arguments import checks_arguments
+from eqsat.arguments import checks_arguments, with_options
 from eqsat.bounds import within_bounds
+from eqsat.codegen.generation_options import Generation, ProgramOptions
 from eqsat.model.load import GivenModel
 from eqsat.model.load import load as load_model
-from eqsat.model.read.given_sizes import GivenSize, split
+from eqsat.model.read.given_sizes import split
 from eqsat.progress import ProgressOption, received, shows_progress
-from eqsat.rules.ast import Target
-from eqsat.rules.selection import NumericsClass
 from eqsat.rules.user_operators import Declaration
 from eqsat.rules.user_operators import declarations as declaring
 
@@ -29,22 +28,18 @@ if TYPE_CHECKING:
 @checks_arguments
 @shows_progress
 @within_bounds()
+@with_options(Generation, ProgramOptions)
 def compile(
     source: GivenModel,
     *,
-    threads: int = 1,
-    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
-    winograd: bool = False,
-    numerics: NumericsClass = "real",
-    host: str | Path | Target | None = None,
-    select: bool = True,
     vendors: Collection[str] = (),
     backends: Sequence[GivenBackend] = (),
     progress: ProgressOption = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
+    **generation: Unpack[Generation],
 ) -> CompiledModel:
     """Compiles a model, optimized or not, to machine code, which can be called like a function.
 
@@ -84,24 +79,20 @@ def compile(
     from eqsat.codegen.compiled import CompiledModel
 
     with declaring(*declarations):
-        bound, ranges = split(dims)
+        bound, generation["dims"] = split(generation.get("dims"))
         return CompiledModel(
             load_model(source, dims=bound, values=values),
-            threads=threads,
-            dims=ranges,
-            winograd=winograd,
-            numerics=numerics,
-            host=host,
-            select=select,
             vendors=vendors,
             backends=backends,
             progress=received(progress),
+            **generation,
         )
 
 
 @checks_arguments
 @shows_progress
 @within_bounds()
+@with_options(Generation, ProgramOptions)
 def write_c(
     source: GivenModel,
     folder: str | Path,
@@ -109,21 +100,16 @@ def write_c(
     name: str = "model",
     weights: WeightsForm | None = None,
     isas: Sequence[str] | None = None,
-    threads: int = 1,
     inputs: Mapping[str, np.ndarray] | None = None,
-    dims: Mapping[str, GivenSize] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
-    winograd: bool = False,
-    numerics: NumericsClass = "real",
-    host: str | Path | Target | None = None,
-    select: bool = True,
     vendors: Collection[str] | None = None,
     backends: Sequence[GivenBackend] = (),
     progress: ProgressOption = None,
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
+    **generation: Unpack[Generation],
 ) -> Emitted:
     """Writes a model as a C program that checks itself against a stored run.
 
@@ -167,23 +153,18 @@ def write_c(
     from eqsat.codegen.folder import write_program
 
     with declaring(*declarations):
-        bound, ranges = split(dims)
+        bound, generation["dims"] = split(generation.get("dims"))
         model = load_model(source, dims=bound, values=values)
         return write_program(
             model,
             folder,
-            dims=ranges,
             name=name,
             weights=weights,
             isas=isas,
-            threads=threads,
             inputs=inputs,
             seed=seed,
-            winograd=winograd,
-            numerics=numerics,
-            host=host,
-            select=select,
             vendors=vendors,
             backends=backends,
             progress=received(progress),
+            **generation,
         )

@@ -13,7 +13,7 @@ kernels and layouts of a fixed graph in this way; here elementwise operators may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -63,6 +63,7 @@ class KernelSelection:
 
 def select_kernels(
     model: ir.Model,
+    whole: Container[OpKey],
     host: Target,
     *,
     numerics: NumericsClass = "real",
@@ -72,8 +73,8 @@ def select_kernels(
     """Chooses kernels and layouts.
 
     Args:
-        model: As loaded; a region that stays whole is an opaque function (:mod:`eqsat.codegen.whole_regions`). The
-            model is not changed.
+        model: As loaded; it is not changed.
+        whole: Functions of the model that stay whole (:mod:`eqsat.codegen.whole_regions`).
         host: The host whose composites are available.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
@@ -86,7 +87,7 @@ def select_kernels(
     options = SearchOptions(host=host, default_rules=False, numerics=numerics, time_limit=time_limit, dims=dims)
     options = replace(options, free_sizes=bool(dims))
     try:
-        loaded = prepare(model, options)
+        loaded = prepare(model, options, whole)
         if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):
             return None
         clock = Clock(time_limit)
@@ -113,7 +114,7 @@ def given_kernels(plan: Plan, host: Target) -> KernelSelection | None:
     """
     if plan.targets[0] != host.name or not any(node.cost for node in plan.nodes):
         return None
-    names = Counter(n.op.name for n in plan.nodes if n.body is not None and n.op.domain == plan.targets[n.target])
+    names = Counter(node.op.name for node in plan.nodes if plan.is_composite(node))
     conversions = sum(node.op in LAYOUTS and node.cost > 0 for node in plan.nodes)
     cost = sum(node.cost for node in plan.nodes)
     return KernelSelection(dict(sorted(names.items())), conversions, cost, 0.0, "given")

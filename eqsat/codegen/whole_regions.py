@@ -15,18 +15,17 @@ import onnx_ir as ir
 from eqsat.backends.backend import Backend
 from eqsat.backends.coverage import Tally
 from eqsat.backends.find_backends import names
-from eqsat.backends.read import called_regions
 from eqsat.codegen.assign import not_fixed
 from eqsat.codegen.call_text import RegionCallText, trusted_call
 from eqsat.codegen.control.control_node import finds
 from eqsat.codegen.program import Program, ProgramNode
 from eqsat.codegen.select import choices
 from eqsat.partition.call_sizes import holes
-from eqsat.partition.onnx_nodes import CALL, TARGET, composite_domain
+from eqsat.partition.onnx_nodes import composite_domain, has_subgraphs
 from eqsat.partition.plan import Plan, PlanNode
-from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope
+from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope, called_regions
 from eqsat.rules.ast import Target
-from eqsat.schema.attributes import op_key, subgraphs
+from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
 
 _BY_DATA = "sizes in its region depend on data"
@@ -97,8 +96,8 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
             continue
         target, kernels = region.target, region.scope.plan.nodes
         given: list[Backend] = [backends[target]] if target in backends else []
-        if CALL in origin.metadata_props:
-            texts.setdefault(target, {})[region.name] = trusted_call(origin, target)
+        if node.call:
+            texts.setdefault(target, {})[region.name] = trusted_call(node, origin, target)
             given.append(RegionCallText(target, texts[target]))
         backend = None
         for candidate in given:
@@ -108,14 +107,14 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
                 break
             pairs = zip(kernels, region.scope.nodes, strict=True)
             left += [UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
-        has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
+        has_calls = any(kernel.call for kernel in kernels)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
             whole[node.op] = backend
     alone: dict[OpKey, tuple[str, PlanNode]] = {}
     for node, origin in _called(saved, whole):
         target = saved.main.plan.targets[node.target]
-        trusted_call(origin, target)
+        trusted_call(node, origin, target)
         alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
     return ModelRegions(saved.regions, whole, alone, tuple(left))
 
@@ -134,9 +133,9 @@ def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -
     return "" if backend.free_sizes else not_fixed(backend)
 
 
-def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> ir.Model:
-    """The model in which all that stays whole is an opaque function, and so is each region inside of control flow:
-    bodies are models of their own later.
+def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> tuple[ir.Model, frozenset[OpKey]]:
+    """The model to search, and the functions in it that stay whole: regions, kernels with a C call, and the regions
+    inside of control flow, because bodies are models of their own later.
 
     Args:
         model: The one that was read; it is not changed.
@@ -144,25 +143,17 @@ def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> ir.Mo
         pieces: What stays whole.
     """
     main = set(model.graph)
-    inside = {op_key(node) for node, _ in called_regions(model) if node not in main} - pieces.regions.keys()
-    if not pieces.whole and not pieces.alone and not inside:
-        return model
+    inside = (op_key(node) for node, _ in called_regions(model) if node not in main)
+    whole = frozenset((*pieces.whole, *pieces.alone, *(op for op in inside if op not in pieces.regions)))
+    if not pieces.alone:
+        return model, whole
     copy = model.clone()
     scopes = [(model.graph, copy.graph), *((f, copy.functions[i]) for i, f in model.functions.items())]
     copies = {old: (new, inside) for one, inside in scopes for old, new in zip(one, inside, strict=True)}
     for op, (_, origin) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
         own = _alone(*copies[origin], op)
         copy.functions[own.identifier()] = own
-    opaque = {*pieces.whole, *pieces.alone, *inside}
-    for node in ir.traversal.RecursiveGraphIterator(copy.graph):
-        function = copy.functions.get(node.op_identifier())
-        if function is not None and op_key(node) in opaque:
-            function.metadata_props.pop(TARGET, None)  # An operator without a target is not inlined,
-            for inner in function:  # but composites in it are.
-                composite = copy.functions.get(inner.op_identifier())
-                for domain, version in () if composite is None else composite.opset_imports.items():
-                    function.opset_imports.setdefault(domain, version)
-    return copy
+    return copy, whole
 
 
 def restored(node: PlanNode, alone: PlanNode) -> PlanNode:
@@ -181,11 +172,7 @@ def _called(saved: SavedPlan, whole: Container[OpKey]) -> Iterator[tuple[PlanNod
     apart = [f.scope for op, f in saved.regions.items() if op not in whole]
     for scope in (*apart, saved.main):
         for node, origin in _pairs(scope):
-            if (
-                CALL in origin.metadata_props
-                and node.op not in saved.regions
-                and not any(True for _ in subgraphs(origin))
-            ):
+            if node.call and node.op not in saved.regions and not has_subgraphs(node.attrs):
                 yield node, origin
 
 

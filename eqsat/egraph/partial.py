@@ -3,6 +3,10 @@
 Saturation finds whole matches, in egglog. To explain why a rule did not apply, partial matches are needed. Each goal is
 a pattern that a class should match. A goal that no e-node of the class meets is remembered as the reason, and the
 search goes on with the others, so that a match is near where most goals are met.
+
+:mod:`eqsat.rules.turned_rules` matches patterns with patterns. Its places hold sets of operators instead of e-nodes, a
+name means a place whatever is there, and a match that fails is of no interest. Only the order of operands is common to
+the two, so one matcher with an interface for places, names and failures would be longer than its 30 lines there.
 """
 
 from __future__ import annotations

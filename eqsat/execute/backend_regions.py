@@ -15,15 +15,16 @@ import onnx_ir as ir
 from eqsat.backends.asking import asked, prepared, refusals
 from eqsat.backends.backend import Backend, Prepared
 from eqsat.backends.coverage import counting
-from eqsat.backends.read import kernel_nodes, known_constants, operator_of
 from eqsat.backends.region import Run
 from eqsat.backends.runs import alternating, as_a_whole
 from eqsat.errors import BackendError
 from eqsat.execute.region_kernels import RegionKernels
-from eqsat.model.inference.inlined_bodies import FunctionsByName
 from eqsat.ops.evaluate import EvaluateOperator, TensorValue
-from eqsat.partition.onnx_nodes import REGION, TARGET
-from eqsat.schema.attributes import captured_values, subgraphs
+from eqsat.partition.plan import Plan
+from eqsat.partition.read_plan import SavedFunction
+from eqsat.partition.regions import node_predecessors
+from eqsat.partition.subgraphs import reads
+from eqsat.schema.attributes import array_of
 from eqsat.schema.types import TensorType, type_of_array
 
 MOST_SHAPES = 8
@@ -34,12 +35,8 @@ Compile = Callable[[Sequence[ir.Node], Sequence[ir.Value]], tuple[EvaluateOperat
 _UNKNOWN = "its types or sizes are not known before the model runs"
 _NO_PYTHON = "the backend executes nothing from Python (it does not override prepare)"
 _Row = tuple[str, str, str]
-
-
-def served(function: ir.Function, backends: Mapping[str, Backend]) -> Backend | None:
-    """The backend of a region's function, if it has one."""
-    marks = function.metadata_props
-    return backends.get(marks.get(TARGET, "")) if REGION in marks else None
+_Step = tuple[EvaluateOperator, Sequence[int], Sequence[int]]
+"""An operation, the values that it reads, and those that it computes."""
 
 
 class ServedRegion:
@@ -47,17 +44,19 @@ class ServedRegion:
 
     Args:
         call: The call of the region.
-        functions: The functions of the model.
+        region: The region's function, as read from the model.
         backend: The backend of the region's target.
         compile_nodes: Compiles the nodes that the backend does not execute.
     """
 
-    def __init__(self, call: ir.Node, functions: FunctionsByName, backend: Backend, compile_nodes: Compile) -> None:
-        self._function = functions[call.op_identifier()]
-        self._functions = functions
+    def __init__(self, call: ir.Node, region: SavedFunction, backend: Backend, compile_nodes: Compile) -> None:
+        self._region = region
+        self._inputs = [v for v, _ in region.scope.plan.inputs]
         self._backend = backend
         self._compile = compile_nodes
-        self._constants = known_constants(call, self._function)
+        passed = zip(self._inputs, map(_constant_of, call.inputs), strict=False)
+        own = ((v, array_of(tensor)) for v, tensor in region.scope.plan.constants.items())
+        self._constants = {v: array for v, array in (*passed, *own) if array is not None}
         self._kept: dict[Any, tuple[EvaluateOperator, list[_Row]]] = {}
 
     def __call__(self, inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
@@ -66,7 +65,7 @@ class ServedRegion:
         Raises:
             BackendError: The backend fails.
         """
-        given = dict(zip(self._function.inputs, inputs, strict=False))
+        given = dict(zip(self._inputs, inputs, strict=False))
         types = {
             v: type_of_array(x) for v, x in given.items() if isinstance(x, np.ndarray) and v not in self._constants
         }
@@ -80,45 +79,51 @@ class ServedRegion:
         tally = counting()
         if tally is not None:
             for row in rows:
-                tally.add(self._backend, (self._function.name, row[0]), *row)
+                tally.add(self._backend, (self._region.function.name, row[0]), *row)
         return operation(inputs)
 
-    def _prepared(self, types: Mapping[ir.Value, TensorType]) -> tuple[EvaluateOperator, list[_Row]]:
+    def _prepared(self, types: Mapping[int, TensorType]) -> tuple[EvaluateOperator, list[_Row]]:
         """The region for operands of some types, and for each kernel why the backend does not execute it."""
-        backend, function = self._backend, self._function
-        kernels = RegionKernels(function, self._functions, self._constants, types)
-        region = kernels.region(function.metadata_props[REGION], backend.target)
+        backend, scope = self._backend, self._region.scope
+        kernels = RegionKernels(self._region, self._constants, types)
+        region = kernels.region(backend.target)
         said = refusals(backend, region) if backend.prepares else {}
-        order = kernel_nodes(function)
+        order = range(len(scope.nodes))
         otherwise = _UNKNOWN if backend.prepares else _NO_PYTHON
-        known = {n: said.get(kernels.kernels[n], otherwise) if n in kernels.kernels else _UNKNOWN for n in order}
+        known = {i: said.get(kernels.kernels[i], otherwise) if i in kernels.kernels else _UNKNOWN for i in order}
         reasons = as_a_whole(backend, known)
-        taken = {node for node, reason in reasons.items() if not reason}
-        producer = {value: node for node in order for value in node.outputs}
-        waits = {node: {producer[v] for v in _reads(node) if v in producer} for node in order}
-        steps: list[tuple[EvaluateOperator, Sequence[ir.Value], Sequence[ir.Value]]] = []
+        taken = {i for i, reason in reasons.items() if not reason}
+        waits = dict(enumerate(node_predecessors(scope.plan)))
+        steps: list[_Step] = []
         number = 0
-        for nodes, is_called in alternating(order, waits, taken, joins=backend.joins or backend.whole):
+        for positions, is_called in alternating(order, waits, taken, joins=backend.joins or backend.whole):
             if is_called:
-                run, inputs, outputs = kernels.run(number, region, nodes, whole=backend.whole)
+                run, inputs, outputs = kernels.run(number, region, positions, whole=backend.whole)
                 execute = prepared(backend, run)
                 if execute is not None:
                     number += 1
                     steps.append((_checked(backend, run, execute), inputs, outputs))
                     continue
-                reasons.update(dict.fromkeys(nodes, "the backend leaves it to numpy"))
-            inside = set(nodes)
-            read = {*function.outputs, *(v for n in order if n not in inside for v in _reads(n))}
-            results = [v for n in nodes for v in n.outputs if v in read]
-            operation, reads = self._compile(nodes, results)
-            steps.append((operation, reads, results))
-        rows = [(n.name or n.op_type, operator_of(n, backend.target), reasons[n]) for n in order]
-        return _sequence(function, self._constants, steps), rows
+                reasons.update(dict.fromkeys(positions, "the backend leaves it to numpy"))
+            steps.append(self._by_numpy(positions))
+        rows = [(n.name or n.op.name, str(n.op), reasons[i]) for i, n in enumerate(scope.plan.nodes)]
+        return _sequence(scope.plan, self._constants, steps), rows
+
+    def _by_numpy(self, positions: Sequence[int]) -> _Step:
+        """The nodes at some positions, executed by numpy."""
+        scope, plan = self._region.scope, self._region.scope.plan
+        others = (node for i, node in enumerate(plan.nodes) if i not in positions)
+        read = {*(v for v, _ in plan.outputs), *(v for node in others for v in reads(plan, node))}
+        results = [v for i in positions for v in plan.nodes[i].outputs if v in read]
+        operation, operands = self._compile([scope.nodes[i] for i in positions], [scope.values[v] for v in results])
+        return operation, [scope.values.index(v) for v in operands], results
 
 
-def _reads(node: ir.Node) -> list[ir.Value]:
-    captured = [v for body in subgraphs(node) for v in captured_values(body)]
-    return [v for v in (*node.inputs, *captured) if v is not None]
+def _constant_of(value: ir.Value | None) -> np.ndarray | None:
+    """The elements of an initializer that no caller may override; None for any other value."""
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return array_of(value.const_value)
 
 
 def _checked(backend: Backend, run: Run, execute: Prepared) -> EvaluateOperator:
@@ -147,17 +152,14 @@ def _described(kinds: Sequence[Any]) -> str:
     return ", ".join(f"{k[0]}{list(k[1])}" if isinstance(k, tuple) else str(k) for k in kinds) or "nothing"
 
 
-def _sequence(
-    function: ir.Function,
-    constants: Mapping[ir.Value, np.ndarray],
-    steps: Sequence[tuple[EvaluateOperator, Sequence[ir.Value], Sequence[ir.Value]]],
-) -> EvaluateOperator:
-    """Steps one after the other, over the values of a function."""
+def _sequence(plan: Plan, constants: Mapping[int, np.ndarray], steps: Sequence[_Step]) -> EvaluateOperator:
+    """Steps one after the other, over the values of a plan."""
+    formal, results = [v for v, _ in plan.inputs], [v for v, _ in plan.outputs]
 
     def execute(inputs: Sequence[TensorValue]) -> tuple[TensorValue, ...]:
-        values: dict[ir.Value, TensorValue] = {**constants, **dict(zip(function.inputs, inputs, strict=False))}
-        for operation, reads, writes in steps:
-            values.update(zip(writes, operation([values[v] for v in reads]), strict=True))
-        return tuple(values[v] for v in function.outputs)
+        values: dict[int, TensorValue] = {**constants, **dict(zip(formal, inputs, strict=False))}
+        for operation, operands, writes in steps:
+            values.update(zip(writes, operation([values[v] for v in operands]), strict=True))
+        return tuple(values[v] for v in results)
 
     return execute

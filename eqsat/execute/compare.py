@@ -20,7 +20,7 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
 from eqsat.model.inlining import inline_calls
 from eqsat.model.read.given_sizes import Bound
-from eqsat.schema.metadata import REGION
+from eqsat.schema.metadata import is_region
 from eqsat.schema.types import type_of
 
 SAME_INPUTS = "inputs are paired by name, and the rest by position: rename inputs that belong together"
@@ -186,7 +186,7 @@ def _without_regions(model: ir.Model) -> ir.Model:
     Composites stay: names inside them are not the model's.
     """
     copy = model.clone()
-    inline_calls(copy, lambda function: REGION in function.metadata_props)
+    inline_calls(copy, lambda function: is_region(function.metadata_props))
     return copy
 
 

@@ -207,14 +207,15 @@ class _Compiler:
 
     def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> EvaluateOperator | None:
         """The part of a call that a backend executes."""
-        from eqsat.execute.backend_regions import ServedRegion, served
+        from eqsat.execute.backend_regions import ServedRegion
+        from eqsat.partition.read_plan import read_region, region_target
 
         context, function = self._context, self._context.functions[identity]
-        backend = served(function, context.backends)
+        backend = context.backends.get(region_target(function) or "")
         if backend is None:
             return None
         compile_nodes = _nodes_with(function.opset_imports or self._opsets, context)
-        return ServedRegion(node, context.functions, backend, compile_nodes)
+        return ServedRegion(node, read_region(function, context.functions), backend, compile_nodes)
 
     def _operation(self, node: ir.Node) -> tuple[EvaluateOperator, list[ir.Value | None], bool]:
         """How to compute a node, the values it reads, and whether it may be folded."""

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.model.unused_names import Namer
 from eqsat.ops.own_operators import ANNOTATIONS
 from eqsat.schema.attributes import op_key
-from eqsat.schema.metadata import NODES, REGION
+from eqsat.schema.metadata import NODES, is_region
 
 _PLACE = "eqsat.place"
 """Key of a node's ``meta``: its number in its function, and its name there."""
@@ -29,7 +29,7 @@ def prepare_names(model: ir.Model) -> None:
     for scope in (model.graph, *model.functions.values()):
         for node in ir.traversal.RecursiveGraphIterator(scope):
             function = model.functions.get(node.op_identifier())
-            if function is not None and REGION not in function.metadata_props:
+            if function is not None and not is_region(function.metadata_props):
                 node.metadata_props[NODES] = json.dumps(_inside(function, node))
 
 

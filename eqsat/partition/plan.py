@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from eqsat.schema.body import Body
+from eqsat.schema.declared_operators import find_declared
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -75,6 +76,11 @@ class Plan:
     names: dict[int, str]
     subgraph_names: dict[str, int] = field(default_factory=dict)
     region_calls: tuple[str, ...] = ()
+
+    def is_composite(self, node: PlanNode) -> bool:
+        """Whether a node is the kernel of a composite; an operator that is declared has a body as well."""
+        known = node.body is not None and node.op.domain == self.targets[node.target]
+        return known and find_declared(node.op) is None
 
 
 @dataclass(frozen=True, slots=True)

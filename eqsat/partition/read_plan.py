@@ -1,12 +1,11 @@
-"""Reads a model back as a plan: only here does code generation read the decisions of a search from metadata.
+"""Reads a model back as a plan: the only place where the decisions of a search are read from metadata.
 
 A model that eqsat did not write is a plan as well: it runs on the host as a whole, and nothing is decided.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -19,7 +18,18 @@ from eqsat.partition.subgraphs import captured_names
 from eqsat.schema.attributes import captured_values, op_key, subgraphs, to_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.declared_operators import declared_name
-from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, OPERANDS, REGION, RULE, TARGET, TARGETS
+from eqsat.schema.metadata import (
+    CALL,
+    COMPOSITE,
+    FAMILY,
+    OPERANDS,
+    REGION,
+    RULE,
+    TARGET,
+    is_region,
+    seconds_of,
+    targets_of,
+)
 from eqsat.schema.types import OpKey, tensor_type
 
 NO_TARGET = "vendor"
@@ -36,10 +46,14 @@ class SavedScope:
     Attributes:
         plan: The program. The main graph's plan calls regions by the names of their functions.
         nodes: The nodes of the model, one for each node of the plan.
+        values: The values of the model by their ids in the plan.
+        pieces: Names of the regions of nodes on the host, empty where there is none; one for each node.
     """
 
     plan: Plan
     nodes: tuple[ir.Node, ...]
+    values: tuple[ir.Value, ...]
+    pieces: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,11 +63,13 @@ class SavedFunction:
     Attributes:
         name: Such as ``dnnl_0``.
         target: Name of the target; empty if the model names none.
+        function: The function itself.
         scope: Its plan, with the types of the operands of its call.
     """
 
     name: str
     target: str
+    function: ir.Function
     scope: SavedScope
 
 
@@ -76,27 +92,52 @@ def read_plan(model: ir.Model) -> SavedPlan:
     Args:
         model: As loaded, or written by eqsat; it is not changed. Tensors are shared.
     """
-    return _Reader(model).read()
+    return _Reader(model.functions, targets_of(model.metadata_props)).read(model.graph)
+
+
+def read_region(function: ir.Function, functions: Mapping[ir.OperatorIdentifier, ir.Function]) -> SavedFunction:
+    """Reads the function of a region.
+
+    Args:
+        function: The function; it is not changed.
+        functions: All functions of the model.
+    """
+    return _Reader(functions, ()).region(function)
+
+
+def region_target(function: ir.Function | None) -> str | None:
+    """The target of a region's function, empty if the model names none; None for anything else."""
+    marks = {} if function is None else function.metadata_props
+    return marks.get(TARGET, "") if is_region(marks) else None
+
+
+def called_regions(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Function]]:
+    """The calls of regions in a model and in the bodies of its control flow, with their functions."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        function = model.functions.get(node.op_identifier())
+        if function is not None and is_region(function.metadata_props):
+            yield node, function
 
 
 class _Reader:
-    def __init__(self, model: ir.Model) -> None:
-        self.model = model
-        self.functions = model.functions
-        self.targets = model.metadata_props.get(TARGETS, "").split(",")
+    def __init__(self, functions: Mapping[ir.OperatorIdentifier, ir.Function], targets: Iterable[str]) -> None:
+        self.functions = functions
+        self.targets = list(targets) or [""]
         self.regions: dict[OpKey, SavedFunction] = {}
 
-    def read(self) -> SavedPlan:
-        graph = self.model.graph
+    def read(self, graph: ir.Graph) -> SavedPlan:
         inputs = [v for v in graph.inputs if v.name not in graph.initializers]
         constants = {v: v.const_value for v in graph.initializers.values() if v.const_value is not None}
         for node in graph:
             function = self.functions.get(node.op_identifier())
-            if function is not None and REGION in function.metadata_props and op_key(node) not in self.regions:
-                marks = function.metadata_props
-                scope = self._scope(function.inputs, function.outputs, function, {}, marks.get(TARGET, ""))
-                self.regions[op_key(node)] = SavedFunction(marks[REGION], marks.get(TARGET, ""), scope)
+            if function is not None and is_region(function.metadata_props) and op_key(node) not in self.regions:
+                self.regions[op_key(node)] = self.region(function)
         return SavedPlan(self._scope(inputs, graph.outputs, graph, constants, None), self.regions)
+
+    def region(self, function: ir.Function) -> SavedFunction:
+        target = region_target(function) or ""
+        scope = self._scope(function.inputs, function.outputs, function, {}, target)
+        return SavedFunction(function.metadata_props[REGION], target, function, scope)
 
     def _scope(
         self,
@@ -133,7 +174,8 @@ class _Reader:
         names = {i: v.name for v, i in ids.items() if v.name}
         dispatch = (0.0,) * len(self.targets)
         plan = Plan(tuple(self.targets), dispatch, tuple(made), formal, results, found, types, names, captured)
-        return SavedScope(plan, tuple(origins))
+        pieces = tuple(node.metadata_props.get(REGION, "") for node in origins)
+        return SavedScope(plan, tuple(origins), tuple(ids), pieces)
 
     def _node(
         self,
@@ -160,7 +202,7 @@ class _Reader:
             tuple(outputs),
             self._target(owner),
             body,
-            _seconds(marks.get(COST, "0")),
+            seconds_of(marks) or 0.0,
             marks.get(RULE, ""),
             marks.get(CALL, ""),
             marks.get(FAMILY, ""),
@@ -216,12 +258,3 @@ def _scattered(places: Sequence[int], inputs: Sequence[int | None], count: int) 
     for place, value in zip(places, inputs, strict=False):
         result[place] = value
     return result
-
-
-def _seconds(text: str) -> float:
-    """The cost of a node in a model. It is only reported, so a text that is not a cost is ignored."""
-    try:
-        cost = float(text)
-    except ValueError:
-        return 0.0
-    return cost if 0 <= cost < math.inf else 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import onnx_ir as ir
 
@@ -14,7 +15,10 @@ from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, RANGES, REGION, TARGET, is_own_domain
+from eqsat.partition.plan import PlanNode
+from eqsat.partition.read_plan import read_plan, region_target
+from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, RANGES, TARGET, is_own_domain
+from eqsat.schema.types import OpKey
 from eqsat.schema.versions import SOURCE_OPSET
 
 _KEPT = (SOURCE_OPSET, WRITTEN_SYMBOLS, RANGES)
@@ -48,32 +52,28 @@ def read_regions(model: ir.Model) -> list[SavedRegion]:
     Raises:
         ModelError: A call of a region whose function is missing.
     """
-    result: list[SavedRegion] = []
-    pending: list[ir.Node] = []
-
-    def flush() -> None:
-        if pending:
-            marks = pending[0].metadata_props
-            result.append(SavedRegion(marks.get(REGION, ""), marks.get(TARGET, ""), None, tuple(pending), None))
-            pending.clear()
-
     for node in model.graph:
-        function = model.functions.get(node.op_identifier())
-        if function is not None and REGION in function.metadata_props:
-            flush()
-            marks = function.metadata_props
-            result.append(SavedRegion(marks[REGION], marks.get(TARGET, ""), function, tuple(function), node))
-        elif function is None and is_own_domain(node.domain):
+        if is_own_domain(node.domain) and node.op_identifier() not in model.functions:
             raise ModelError(
                 "every function that is called must be part of the model",
                 place=f"node {node.name!r}",
                 actual=f"no `{node.domain}.{node.op_type}`",
             )
+    saved = read_plan(model)
+    result: list[SavedRegion] = []
+
+    def piece(entry: tuple[PlanNode, ir.Node, str]) -> tuple[str, ir.Node | None]:
+        return entry[2], entry[1] if entry[0].op in saved.regions else None
+
+    main = saved.main
+    for (name, call), nodes in groupby(zip(main.plan.nodes, main.nodes, main.pieces, strict=True), piece):
+        first, *_ = members = tuple(nodes)
+        if call is None:
+            target = main.plan.targets[first[0].target]
+            result.append(SavedRegion(name, target, None, tuple(node for _, node, _ in members), None))
         else:
-            if pending and node.metadata_props.get(REGION) != pending[-1].metadata_props.get(REGION):
-                flush()
-            pending.append(node)
-    flush()
+            region = saved.regions[first[0].op]
+            result.append(SavedRegion(region.name, region.target, region.function, tuple(region.function), call))
     return result
 
 
@@ -97,6 +97,11 @@ def without_parts(model: ir.Model) -> ir.Model:
 
 def _inline(model: ir.Model, goes: Callable[[ir.Function], bool]) -> None:
     """Puts the bodies of some functions in the place of their calls."""
+    for function in model.functions.values():
+        for called in (model.functions.get(node.op_identifier()) for node in function):
+            if called is not None and goes(called):
+                for domain, version in called.opset_imports.items():
+                    function.opset_imports.setdefault(domain, version)
     prepare_names(model)
     inline_calls(model, goes)
     name_inlined(model.graph)
@@ -105,7 +110,7 @@ def _inline(model: ir.Model, goes: Callable[[ir.Function], bool]) -> None:
     unshadow(model.graph)
 
 
-def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
+def inline(model: ir.Model, *, operators: bool = True, whole: Container[OpKey] = ()) -> ir.Model:
     """The model in plain ONNX: without regions, composites and functions of eqsat, and without its metadata.
 
     Other functions of the model stay. Tensors are shared, the given model is not changed.
@@ -114,6 +119,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         model: Partitioned or not.
         operators: Whether the operators that eqsat defines are removed as well. Annotations are then lost, so set this
             to False for a model that will be optimized again.
+        whole: Regions and composites that stay all the same.
     """
     if operators:
         result = with_definitions(model)
@@ -122,7 +128,8 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         result = model.clone()
 
     def goes(function: ir.Function) -> bool:
-        return is_own_domain(function.domain) if operators else _is_piece(function)
+        is_ours = is_own_domain(function.domain) if operators else _is_piece(function)
+        return is_ours and OpKey(function.domain, function.name) not in whole
 
     _inline(result, goes)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
@@ -132,8 +139,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
             # A region that is a function like all others, because its caller took the target from it, keeps its call.
-            called = result.functions.get(node.op_identifier())
-            kept = CALL if called is not None and REGION in called.metadata_props else ""
+            kept = "" if region_target(result.functions.get(node.op_identifier())) is None else CALL
             for key in [k for k in node.metadata_props if k.startswith(PREFIX) and k != kept]:
                 del node.metadata_props[key]
     for key in [k for k in result.metadata_props if k.startswith(PREFIX) and k not in _KEPT]:

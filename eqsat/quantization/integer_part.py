@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.loadable import spell_for_function
-from eqsat.schema.metadata import COST, PARTS_DOMAIN
+from eqsat.schema.metadata import PARTS_DOMAIN, is_region, seconds_of
 
 PARTS = ("prefix", "core", "suffix")
 
@@ -125,7 +125,7 @@ def _twin(value: ir.Value, name: str) -> ir.Value:
 def _is_integer(node: ir.Node, functions: Mapping[ir.OperatorIdentifier, ir.Function]) -> bool:
     """Whether a kernel, or every kernel of a region, reads and writes no floats at run time."""
     region = functions.get(node.op_identifier())
-    if region is not None and COST not in node.metadata_props:
+    if region is not None and is_region(region.metadata_props):
         fixed = {formal for formal, v in zip(region.inputs, node.inputs, strict=False) if v is None or _fixed(v)}
         return all(_touches_no_float(inner, fixed) for inner in region if inner.op_type != "Constant")
     return _touches_no_float(node, set())
@@ -144,8 +144,6 @@ def _fixed(value: ir.Value) -> bool:
 
 def _work(node: ir.Node, functions: Mapping[ir.OperatorIdentifier, ir.Function]) -> int:
     """Nanoseconds of a node by the cost model."""
-    own = node.metadata_props.get(COST)
-    if own is not None:
-        return round(1e9 * float(own))
-    region = functions.get(node.op_identifier())
-    return round(1e9 * sum(float(inner.metadata_props.get(COST, 0.0)) for inner in region or ()))
+    own = seconds_of(node.metadata_props)
+    inside = functions.get(node.op_identifier(), ()) if own is None else ()
+    return round(1e9 * ((own or 0.0) + sum(seconds_of(inner.metadata_props) or 0.0 for inner in inside)))

@@ -132,6 +132,11 @@ def attr(attrs: Attrs, name: str, default: Any = None) -> Any:
     return default
 
 
+def plain(attrs: Attrs) -> dict[str, Any]:
+    """Attributes as Python values and arrays."""
+    return {name: value.array if isinstance(value, TensorAttr) else value for name, value in attrs}
+
+
 def tensor_of(array: np.ndarray, dtype: ir.DataType, name: str | None = None) -> ir.TensorProtocol:
     """A tensor of the given element type around an array, strings included."""
     if dtype == ir.DataType.STRING:

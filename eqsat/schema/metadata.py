@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from eqsat.schema.opset import EQSAT
 
 PREFIX = "eqsat."
@@ -49,6 +52,25 @@ COST = "eqsat.cost"
 
 PARTS_DOMAIN = f"{EQSAT}.quantized"
 """Domain of the functions that a quantized model is cut into: ``prefix``, ``core`` and ``suffix``."""
+
+
+def is_region(metadata: Mapping[str, str]) -> bool:
+    """Whether the metadata is that of a region's function."""
+    return REGION in metadata
+
+
+def targets_of(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """The targets that a model was optimized for, the host first; none of a model that eqsat did not write."""
+    return tuple(metadata[TARGETS].split(",")) if TARGETS in metadata else ()
+
+
+def seconds_of(metadata: Mapping[str, str]) -> float | None:
+    """The cost of a node; None without one. It is only reported, so a text that is not a cost is ignored."""
+    try:
+        cost = float(metadata[COST])
+    except (KeyError, ValueError):
+        return None
+    return cost if 0 <= cost < math.inf else None
 
 
 def is_own_domain(domain: str) -> bool:

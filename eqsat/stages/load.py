@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,7 @@ from eqsat.rules.turned_rules import turned_rules
 from eqsat.rules.user_operators import operators_of
 from eqsat.schema.declared_operators import DeclaredOperator, declared, declared_here
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.metadata import TARGETS
+from eqsat.schema.metadata import targets_of
 from eqsat.schema.types import OpKey
 from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
@@ -108,17 +108,18 @@ def load(source: GivenModel, options: SearchOptions) -> LoadedInput:
     return _loaded(lambda: load_model(source, dims=bound, values=options.values), options)
 
 
-def prepare(model: ir.Model, options: SearchOptions) -> LoadedInput:
+def prepare(model: ir.Model, options: SearchOptions, whole: Container[OpKey] = ()) -> LoadedInput:
     """The same for a model that is loaded already, or was written by eqsat.
 
     Args:
         model: The model with the sizes of its symbolic dimensions; it is not changed.
         options: Options of the search.
+        whole: Regions and composites of the model that stay functions, which the search does not look into.
     """
-    return _loaded(lambda: model, options)
+    return _loaded(lambda: model, options, whole)
 
 
-def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> LoadedInput:
+def _loaded(source: Callable[[], ir.Model], options: SearchOptions, whole: Container[OpKey] = ()) -> LoadedInput:
     _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
@@ -141,8 +142,8 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> LoadedInp
     notes += _unchecked(options.rules)
     with declared(known):
         model = source()
-        if is_partitioned(model) or TARGETS in model.metadata_props:
-            model = load_model(inline(model, operators=False))
+        if is_partitioned(model) or targets_of(model.metadata_props):
+            model = load_model(inline(model, operators=False, whole=whole))
         given = settled(model)
         placing, rewriting = split(rules)
         oldest, newer = within_opset(given, options.opset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
@@ -16,6 +16,49 @@ from eqsat.rules.selection import NumericsClass
 from eqsat.rules.user_operators import Declaration
 
 Objective = Literal["best", "worst", "random"]
+
+
+class SharedArguments(TypedDict, total=False):
+    """The keywords of all public functions that search; :class:`SearchOptions` explains them."""
+
+    rules: Sequence[str | Path | Rule]
+    default_rules: bool
+    dims: Mapping[str, GivenSize] | None
+    values: Mapping[str, Any] | None
+    declarations: Sequence[Declaration]
+    time_limit: float
+    trust: bool
+
+
+class ProofArguments(SharedArguments, total=False):
+    """Keywords of :func:`eqsat.prove`."""
+
+    numerics: NumericsClass
+
+
+class LimitedArguments(SharedArguments, total=False):
+    """Keywords of functions that search for a program."""
+
+    host: str | Path | Target | None
+    iterations: int | None
+    enodes: int | None
+
+
+class ReasonArguments(ProofArguments, LimitedArguments, total=False):
+    """Keywords of :func:`eqsat.explain_rule` and :func:`eqsat.explain_placement`."""
+
+    ops: str | Sequence[str]
+
+
+class ResultArguments(LimitedArguments, total=False):
+    """Keywords of :func:`eqsat.quantize`."""
+
+    opset: int | None
+    partition_functions: Mapping[str, PartitionFunction] | None
+
+
+class SearchArguments(ReasonArguments, ResultArguments, total=False):
+    """Keywords of :func:`eqsat.optimize`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import eqsat
 from eqsat import op
 from eqsat.model.load import load
 from eqsat.partition.plan import Plan, PlanNode
-from eqsat.partition.read_plan import SavedPlan, SavedScope, operand_places, read_plan
+from eqsat.partition.read_plan import SavedPlan, SavedScope, operand_places, read_plan, read_region
 from eqsat.partition.regions import regions
 from eqsat.partition.write_plan import to_model
 from eqsat.rules.reader import read_text
@@ -79,6 +79,33 @@ def test_a_plan_comes_back(seed, is_saved):
     assert_closed(saved.main.plan)
     for function in saved.regions.values():
         assert_closed(function.scope.plan)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_region_alone_is_read_as_within_its_model(seed: int) -> None:
+    plan, flat = random_plan(seed)
+    model = load(ir.to_proto(to_model(plan, regions(plan), ir.from_proto(flat))))
+    saved = read_plan(model)
+    assert saved.regions
+    for wanted in saved.regions.values():
+        found = read_region(wanted.function, model.functions)
+        assert (found.name, found.target, found.scope.nodes) == (wanted.name, wanted.target, wanted.scope.nodes)
+        assert found.scope.values == wanted.scope.values
+        pairs = zip(found.scope.plan.nodes, wanted.scope.plan.nodes, strict=True)
+        for one, other in pairs:
+            assert (one.op, one.attrs, one.inputs, one.outputs) == (other.op, other.attrs, other.inputs, other.outputs)
+            assert (one.body, one.cost, one.rule) == (other.body, other.cost, other.rule)
+        for vid, value in enumerate(found.scope.values):
+            assert found.scope.plan.names[vid] == value.name
+
+
+@pytest.mark.parametrize("text", ["", "dear", "-1", "nan", "inf"])
+def test_a_cost_that_cannot_be_right_is_ignored(text: str) -> None:
+    plan, flat = random_plan(0)
+    model = to_model(plan, regions(plan), ir.from_proto(flat))
+    for node in model.graph:
+        node.metadata_props["eqsat.cost"] = text
+    assert all(node.cost == 0 for node in read_plan(model).main.plan.nodes)
 
 
 def present(node: BodyNode) -> tuple[int | None, ...]:

@@ -20,7 +20,7 @@ from eqsat.model.read.sources import UncheckedModel
 from eqsat.model.validate.model import check
 from eqsat.model.write.flat import inline_functions
 from eqsat.model.write.record import read_record
-from eqsat.schema.metadata import COMPOSITE, COST, FUNCTIONS, KERNEL, REGION, RULE, TARGET, TARGETS
+from eqsat.schema.metadata import COMPOSITE, COST, FUNCTIONS, KERNEL, REGION, RULE, TARGET, targets_of
 
 _MARKS = (TARGET, REGION, COMPOSITE, KERNEL)
 """The marks on the nodes of a file without functions; the record has them too."""
@@ -107,9 +107,9 @@ def _drop(entries: MutableSequence[onnx.StringStringEntryProto], keys: Container
 
 def _is_placed(proto: onnx.ModelProto) -> bool:
     """Whether nodes of the main graph say that they are part of a region on an accelerator, or of a composite."""
-    host = next((e.value.split(",")[0] for e in proto.metadata_props if e.key == TARGETS), None)
+    targets = targets_of({entry.key: entry.value for entry in proto.metadata_props})
     marks = ({e.key: e.value for e in node.metadata_props} for node in proto.graph.node)
-    return host is not None and any(KERNEL in m or (REGION in m and m.get(TARGET, host) != host) for m in marks)
+    return any(KERNEL in m or (REGION in m and m.get(TARGET, targets[0]) != targets[0]) for m in marks if targets)
 
 
 class _Contents:
