@@ -138,7 +138,7 @@ def inline(model: ir.Model, *, operators: bool = True, whole: Container[OpKey] =
         for domain in [d for d in scope.opset_imports if is_own_domain(d) and d not in used]:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
-            # A region that is a function like all others, because its caller took the target from it, keeps its call.
+            # A region that stays keeps its C call.
             kept = "" if region_target(result.functions.get(node.op_identifier())) is None else CALL
             for key in [k for k in node.metadata_props if k.startswith(PREFIX) and k != kept]:
                 del node.metadata_props[key]
