@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eqsat.codegen.kernels.shared.tiling import Tile, split
+from eqsat.codegen.kernels.shared.tiling import Tile, split, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,15 @@ class Pixels:
 
     def tiles(self, tile: Tile, names: Sequence[str]) -> Iterator[Tiles]:
         """The tiles that cover all pixels, smaller ones at the ends; ``names`` are the pointers that move."""
+        if tile.across:
+            for first, size, times, tall in texts(self.rows.extent, self.columns.extent, tile.columns):
+                yield Tiles(
+                    NestLoop("r", times, strides={n: tall * self.rows.stride(n) for n in names}),
+                    NestLoop("q", 1),
+                    dict.fromkeys(names, 0),
+                    [divmod(pixel, self.columns.extent) for pixel in range(first, first + size)],
+                )
+            return
         for row, tall, times in split(self.rows.extent, tile.rows):
             for column, wide, turns in split(self.columns.extent, tile.columns):
                 yield Tiles(

@@ -11,6 +11,7 @@ a quarter of its speed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,10 @@ _WIDEST = 4
 """Vectors of a tile at most: streams of weights."""
 _TALLEST = 4
 """Rows of a tile at most."""
+_MOST_TEXTS = 16
+"""Kinds of tiles that go on in the next row, at most."""
+_ACROSS = 1.04
+"""Cost factor of these."""
 _WAYS = 6
 _LINE = 64
 _SETS = 64
@@ -40,11 +45,15 @@ _SPILL = 1.03
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of ``rows`` by ``columns`` pixels and ``vectors`` vectors of output channels."""
+    """A tile of ``rows`` by ``columns`` pixels and ``vectors`` vectors of output channels.
+
+    With ``across`` its pixels, in one row by themselves, go on in the next row of the output.
+    """
 
     rows: int
     columns: int
     vectors: int
+    across: bool = False
 
 
 def cycles(pixels: int, vectors: int, isa: Isa) -> float:
@@ -92,6 +101,7 @@ def choose(
     steps: int,
     isa: Isa,
     widths: tuple[int, ...] | None = None,
+    across: bool = False,
 ) -> Tile:
     """The tile with the least estimated time.
 
@@ -104,6 +114,7 @@ def choose(
         steps: Of the reduction.
         isa: Instruction set.
         widths: Vectors that a tile may have, if not all will do.
+        across: Whether tiles may go on in the next row; each of these has a text of its own.
     """
     # Narrow vectors share the lines of packed weights evenly.
     every = [v for v in range(min(_WIDEST, vectors), 0, -1) if isa.lanes() >= PANEL or not v & (v - 1)]
@@ -115,6 +126,7 @@ def choose(
         fits=lambda pixels, v: fits(pixels, v, isa),
         collides=lambda tall, wide: _collides(tall, wide, row_bytes, column_bytes),
         time=lambda tile: estimate(rows, columns, vectors, tile, steps, isa),
+        across=across,
     )
     assert found is not None
     return found
@@ -128,6 +140,7 @@ def cheapest(
     fits: Callable[[int, int], bool],
     collides: Callable[[int, int], bool],
     time: Callable[[Tile], float],
+    across: bool = False,
 ) -> Tile | None:
     """The possible tile with the least time, the first of equal ones; None if none is possible.
 
@@ -138,6 +151,7 @@ def cheapest(
         fits: Whether a number of pixels and of vectors fit into registers.
         collides: Whether the pixels of a number of rows and columns displace each other in the cache.
         time: Time of all pixels and channels in such tiles, in any unit.
+        across: Whether tiles may go on in the next row.
     """
     best: tuple[float, Tile] | None = None
     for v in widths:
@@ -151,7 +165,26 @@ def cheapest(
                 cost = time(tile)
                 if best is None or cost < best[0] * (1 - 1e-9):
                     best = (cost, tile)
+        for wide in range(2, rows * columns) if across else ():
+            if not fits(wide, v):
+                break
+            if columns % wide and len(texts(rows, columns, wide)) <= _MOST_TEXTS and not collides(1, wide):
+                tile = Tile(1, wide, v, across=True)
+                cost = time(tile) * _ACROSS
+                if best is None or cost < best[0] * (1 - 1e-9):
+                    best = (cost, tile)
     return None if best is None else best[1]
+
+
+def texts(rows: int, columns: int, size: int) -> list[tuple[int, int, int, int]]:
+    """(first pixel, pixels, count, rows from one to the next) of tiles of adjacent pixels that go on in the next row:
+    as many kinds as it takes until they begin at the same column again, and those of the rows that remain.
+    """
+    period = size // math.gcd(columns, size)
+    turns = rows // period
+    first = turns * period * columns
+    found = [(k, size, turns, period) for k in range(0, period * columns, size)] if turns else []
+    return found + [(k, min(size, rows * columns - k), 1, 0) for k in range(first, rows * columns, size)]
 
 
 def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa: Isa) -> float:
@@ -182,6 +215,8 @@ def split(extent: int, size: int) -> list[tuple[int, int, int]]:
 
 def pieces(rows: int, columns: int, vectors: int, tile: Tile) -> list[tuple[int, int, int, int]]:
     """(rows, columns, vectors, count) of the kinds of tiles that cover everything, smaller ones at the ends."""
+    if tile.across:
+        rows, columns = 1, rows * columns
     return [
         (h, w, v, a * b * c)
         for _, h, a in split(rows, tile.rows)

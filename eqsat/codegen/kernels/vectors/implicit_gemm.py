@@ -142,7 +142,14 @@ def plan(problem: ImplicitGemm, isa: Isa, vectors: int | None = None) -> tuple[P
     tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
     every = -(-problem.channels // isa.lanes())
     sizes = map(typical, (row, column, vectors or every, problem.steps))
-    return pixels, choose(tall, wide, *sizes, isa, widths=(vectors,) if vectors else None)
+    across = are_weights_far(problem, isa) and not (is_free(rows.extent) or is_free(columns.extent))
+    return pixels, choose(tall, wide, *sizes, isa, widths=(vectors,) if vectors else None, across=across)
+
+
+def are_weights_far(problem: ImplicitGemm, isa: Isa) -> bool:
+    """Whether each pass over all weights reads them from beyond the second cache."""
+    size = problem.channels * problem.steps
+    return is_short_of_registers(isa) and not is_free(size) and 4 * size > SECOND
 
 
 def panel_width(channels: int) -> int:
@@ -220,7 +227,7 @@ class _Writer:
             move = {problem.weights: self._weight(step)} | {r: step * problem.channel.get(r, 0) for r in self.results}
             loops = [NestLoop("o", count, strides=move)] if count != 1 else []
             vectors = 1 if is_free(live) else -(-live // self.lanes)
-            shared = loops if self._are_weights_far() else []
+            shared = loops if are_weights_far(problem, self.isa) else []
             bands.append(ImplicitGemmBand(shared, self._pixels(loops, shared, column, vectors, live)))
         return render(
             "vectors/implicit_gemm.c.jinja",
@@ -275,11 +282,6 @@ class _Writer:
         if vectors == self.tile.vectors or not is_short_of_registers(self.isa):
             return self.tile
         return plan(self.problem, self.isa, vectors)[1]
-
-    def _are_weights_far(self) -> bool:
-        """Whether each pass over all weights reads them from beyond the second cache."""
-        size = self.problem.channels * self.problem.steps
-        return is_short_of_registers(self.isa) and not is_free(size) and 4 * size > SECOND
 
     def _pixels(
         self, loops: list[NestLoop], shared: list[NestLoop], column: int, vectors: int, live: int

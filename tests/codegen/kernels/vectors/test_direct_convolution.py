@@ -13,6 +13,7 @@ from eqsat import op
 from eqsat.codegen.compiler import FLAGS, find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.isa import AVX2, SCALAR
+from eqsat.codegen.kernels.shared.tiling import choose, texts
 from eqsat.model.load import load
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNIT, Case, run
@@ -181,7 +182,33 @@ def test_far_weights_are_read_once():
     case = conv_case(np.random.default_rng(5), (1, 256, 7, 7), 256, (3, 3), pads=(1, 1, 1, 1))
     family, task = case.build(None)
     text = family.generate(task, AVX2).body
-    assert text.count("(size_t o = 0;") == 1 < text.count("(size_t r = 0;")
+    assert text.count("(size_t o = 0;") == 1 < text.count("const float *wr")
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_tiles_go_on_in_the_next_row(gaps: bool):
+    """Tiles of rows alone would leave registers empty."""
+    rng = np.random.default_rng(8)
+    cases = [
+        conv_case(rng, (1, 256, 7, 7), 200, (3, 3), pads=(1, 1, 1, 1)),
+        conv_case(rng, (2, 300, 3, 11), 104, (3, 3), pads=(1, 1, 1, 1)),
+        conv_case(rng, (1, 300, 27, 9), 110, (3, 3), strides=(2, 1), pads=(1, 1, 1, 1)),
+    ]
+    assert choose(7, 7, 9216, 1024, 25, 2304, AVX2, across=True).across
+    run(cases, rng=rng if gaps else None)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 14, 30])
+@pytest.mark.parametrize("columns", [2, 7, 9, 14])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 8, 12])
+def test_tiles_across_rows_cover_each_pixel_once(rows: int, columns: int, size: int):
+    found = [
+        first + turn * period * columns + pixel
+        for first, count, turns, period in texts(rows, columns, size)
+        for turn in range(turns)
+        for pixel in range(count)
+    ]
+    assert sorted(found) == list(range(rows * columns))
 
 
 def test_few_channels_that_remain_have_tiles_of_their_own():
