@@ -230,7 +230,34 @@ def test_values_and_shapes(name: str) -> None:
     check(name, CModel(load(model(CASES[name][0])), flags=("-O1", *STRICT)))
 
 
-@pytest.mark.parametrize("name", ["suppression", "elements found", "box backwards", "unique rows", "best of some"])
+def unique(x: np.ndarray, in_order: bool) -> list[np.ndarray]:
+    """The results of the operator, by numpy."""
+    y, first, number, count = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first) if in_order else np.arange(len(y))
+    return [y[order], first[order], np.argsort(order)[number], count[order]]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int64, np.int8, np.bool_])
+def test_unique_elements(dtype: type, in_order: bool) -> None:
+    rng = np.random.default_rng(2)
+    few, many = rng.integers(0, 9, 300), rng.permutation(np.arange(300) * 2**20 - 2**26)
+    with np.errstate(over="ignore"):
+        draws = [few.astype(dtype), many.astype(dtype), np.zeros(300, dtype)]
+    if dtype not in (np.int64, np.int8, np.bool_):
+        draws.append(rng.choice(np.array([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5], dtype), 300))
+    kind = onnx.helper.tensor_dtype_to_string(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    kind = kind.removeprefix("TensorProto.").lower()
+    text = f"({kind}[300] x) => ({kind}[n] y, int64[n] i, int64[300] j, int64[n] c) "
+    compiled = CModel(load(model(f"{text}{{y, i, j, c = Unique<sorted={int(not in_order)}>(x)}}")), flags=STRICT)
+    for x in draws:
+        for got, want in zip(compiled.run({"x": x}).values(), unique(x, in_order), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "name", ["suppression", "elements found", "box backwards", "unique rows", "unique", "best of some"]
+)
 def test_undefined_behaviour_stops_the_program(name: str) -> None:
     check(name, CModel(load(model(CASES[name][0])), isas=(), flags=("-O1", *FLAGS)))
 

@@ -35,7 +35,8 @@ def _check(x: np.ndarray, k: int, axis: int, largest: bool) -> None:
 
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "k", "axis"), [((1, 500), 70, 1), ((4, 33), 33, -1), ((9, 5, 4), 2, 0), ((3, 7), 1, 1)]
+    ("shape", "k", "axis"),
+    [((1, 500), 70, 1), ((4, 33), 33, -1), ((9, 5, 4), 2, 0), ((3, 7), 1, 1), ((3, 1003), 1, 1), ((2, 3, 64), 48, 2)],
 )
 def test_floats(shape: tuple[int, ...], k: int, axis: int, largest: bool):
     rng = np.random.default_rng(1)
@@ -57,3 +58,7 @@ def test_what_is_not_a_number(largest: bool):
     x[5] = np.nan
     for k in (1, 8, 40):
         _check(x, k, 1, largest)
+    lines = np.repeat(x, 5, axis=1)
+    lines[:, 60:180] = np.sort(lines[:, 60:180])
+    for k in (1, 17, 150):
+        _check(lines, k, 1, largest)

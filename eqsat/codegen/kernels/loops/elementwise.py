@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
+from eqsat.codegen import c_types
 from eqsat.codegen.c_types import HALVES
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import GeneratedKernel, Step, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernel_templates import indented
+from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
@@ -24,6 +28,7 @@ from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey, Shape
 
 _Operand = View | np.ndarray
+_CAST = OpKey("", "Cast")
 _MULTIPLY = OpKey("", "Mul")
 _POWERS: dict[float, list[tuple[OpKey, tuple[int, ...]]]] = {
     -1.0: [(OpKey("", "Reciprocal"), (0,))],
@@ -31,6 +36,8 @@ _POWERS: dict[float, list[tuple[OpKey, tuple[int, ...]]]] = {
     3.0: [(_MULTIPLY, (0, 0)), (_MULTIPLY, (1, 0))],
 }
 """Steps that replace a constant exponent; value 0 is the base, value 1 the result of the first step."""
+_WIDE = 32
+"""Integers that are looked at together; gcc converts fewer of them one by one."""
 
 
 def _wants(task: Task) -> Wants:
@@ -91,7 +98,33 @@ def _copied(task: Task, isa: Isa) -> GeneratedKernel | None:
     return copied(flat.view(0), flat.output, isa) if flat.output.rank else None
 
 
-@loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants, faster=_copied)
+def _from_long(task: Task) -> GeneratedKernel | None:
+    """A conversion of adjacent integers of 64 bits to floats, and nothing else."""
+    steps, x, to = task.epilogue.steps, task.inputs[0], task.output.dtype
+    if len(steps) != 1 or steps[0].operator != _CAST or not isinstance(x, View) or x.shape != task.output.shape:
+        return None
+    if x.dtype != ir.DataType.INT64 or to not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        return None
+    flat = flattened(task)
+    if flat.output.rank != 1 or flat.output.strides != (1,) or flat.view(0).strides != (1,):
+        return None
+    count = flat.output.shape[0]
+    text = render(
+        "loops/long_to_float.c.jinja",
+        wide=_WIDE,
+        blocks=count // _WIDE,
+        first=count // _WIDE * _WIDE,
+        count=count,
+        c=c_types.computed(to),
+    )
+    return GeneratedKernel("\n".join(indented(text)))
+
+
+def _faster(task: Task, isa: Isa) -> GeneratedKernel | None:
+    return _copied(task, isa) or _from_long(task)
+
+
+@loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants, faster=_faster)
 def elementwise(task: Task) -> GeneratedKernel:
     """Load, compute, store."""
     writer = LoopWriter(flattened(task))

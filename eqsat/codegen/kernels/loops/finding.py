@@ -16,6 +16,7 @@ from eqsat.codegen.kernel_templates import Template, only
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
 from eqsat.codegen.program import FINDING, READ_SIZES
 from eqsat.schema.dtypes import FLOATS
+from eqsat.schema.size_questions import is_free
 
 _ELEMENTS = NUMBERS | {ir.DataType.BOOL}
 
@@ -50,10 +51,15 @@ def unique(task: Task) -> GeneratedKernel:
     if x.dtype in FLOATS:
         order = f"a == a && b == b ? {order} : (a != a) - (b != b)"
     count = x.shape[axis]
+    elements = all(not is_free(n) and n == 1 for n in inner)
+    table = 2 * count if elements else 0
     return template.fill(
         "loops/unique.c.jinja",
-        scratch=4 * 8 * count,
+        scratch=8 * (4 * count + table),
         count=count,
+        elements=elements,
+        table=table,
+        real=x.dtype in FLOATS,
         inner=inner,
         at=at,
         placed=at,

@@ -12,13 +12,14 @@ import onnx_ir as ir
 
 from eqsat.codegen.elementwise_spelling import spelled
 from eqsat.codegen.expressions.basic import arithmetic
+from eqsat.codegen.expressions.forms import INTEGERS
 from eqsat.codegen.kernel import GeneratedKernel, Task
-from eqsat.codegen.kernel_templates import Template, TemplateResult
+from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTensor
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
 from eqsat.codegen.program import ProgramNode, ProgramTensor
 from eqsat.schema.dtypes import FLOATS
-from eqsat.schema.size_questions import any_free, is_free
+from eqsat.schema.size_questions import any_free, greatest, is_free
 from eqsat.schema.types import OpKey
 
 _WIDE = 16
@@ -163,21 +164,37 @@ def top_k(task: Task) -> GeneratedKernel:
     x = template.operand(0)
     y = next(v for v in template.y if v is not None)
     axis = _axis(task)
-    count = y.shape[axis]
-    symbol = ">" if task.attributes.get("largest", 1) else "<"
+    count, size = y.shape[axis], x.shape[axis]
+    wide = 1 if any_free((size, count)) or size < count + _WIDE or x.operand.strides[axis] != 1 else _WIDE
+    largest = bool(task.attributes.get("largest", 1))
+    symbol = ">" if largest else "<"
+    keyed = ("float" if x.c == "float" else "signed" if x.dtype.is_signed() else "unsigned") if _is_narrow(x) else ""
 
     def before(a: str, b: str) -> str:
         numbers = f"{a} {symbol} {b}"
         return f"({numbers} || ({a} == {a} && {b} != {b}))" if x.dtype in FLOATS else f"({numbers})"
 
+    filled = f"({size}) < ({count}) ? ({size}) : ({count})" if any_free((count, size)) else count
     return template.fill(
         "loops/top_k.c.jinja",
         axis=axis,
         lines=lines(x.shape, axis),
         count=count,
-        taken="filled" if any_free((count, x.shape[axis])) else count,
+        wide=wide,
+        specialised=wide > 1,
+        filled=filled,
+        taken="filled" if any_free((count, size)) else count,
         before=before,
-        no_better=f"{'<' if symbol == '>' else '>'}=",
+        largest=largest,
+        keyed=keyed,
+        no_better=f"{'<' if largest else '>'}=",
         c=x.c,
-        scratch=16 * (count or 1),
+        scratch=(8 if keyed else 16) * (count or 1),
+    )
+
+
+def _is_narrow(x: TemplateTensor) -> bool:
+    """Whether an element and a place along an axis are a number of 64 bits together."""
+    return (x.c == "float" or (x.dtype in INTEGERS and x.dtype.bitwidth <= 32)) and all(
+        greatest(n) < 2**31 for n in x.shape
     )

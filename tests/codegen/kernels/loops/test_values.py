@@ -161,6 +161,23 @@ def test_casts_between_all_types():
         np.testing.assert_array_equal(a, b, f"{np.dtype(source)} -> {np.dtype(target)} of {x.astype(np.float64)}")
 
 
+@pytest.mark.parametrize("target", [np.float32, np.float64])
+def test_casts_of_long_integers_are_rounded_once(target: type):
+    """Those of 64 bits, among many that fit into 32."""
+    rng = np.random.default_rng(0)
+    large = rng.integers(-(2**63), 2**63 - 1, 200) >> rng.integers(0, 63, 200)
+    limits = np.array([2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**24 + 1, 2**53 + 1, 2**63 - 1, -(2**63)])
+    draws = [np.arange(-70, 69), large, np.append(np.arange(100), limits), np.repeat(limits, 16), np.arange(15)]
+    draws.append(np.where(np.arange(333) % 50 == 49, 2**40 + 1, np.arange(333)))
+    attributes = {"to": int(ir.DataType.from_numpy(np.dtype(target))), "saturate": 1}
+    cases = [
+        harness.case(f"case{k}", OpKey("", "Cast"), attributes, [x], [(x.shape, np.dtype(target))])
+        for k, x in enumerate(draws)
+    ]
+    for x, (found,) in zip(draws, harness.run([c for c in cases if c is not None]), strict=True):
+        np.testing.assert_array_equal(found, x.astype(target))
+
+
 def test_every_integer_type_elsewhere():
     """Reductions, scans, products and scattering in types that the executor's own tests leave out."""
     rng = np.random.default_rng(0)
