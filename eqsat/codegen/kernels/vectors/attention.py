@@ -39,8 +39,8 @@ _MORE_ROWS = 204
 """Queries of a block with many heads that see all keys: each block packs the keys again."""
 _MANY = 4
 """Heads of all samples together from which on there are many."""
-_KEYS = 64
-"""Keys of a block."""
+_KEYS = 112
+"""Keys of a block: an odd number of lines of the cache, so that rows of scores spread over its sets."""
 _FEW = 4
 """Rows up to which a block of keys is not worth transposing."""
 _FAR = 1 << 30

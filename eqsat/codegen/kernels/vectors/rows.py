@@ -16,7 +16,7 @@ from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Want
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
-from eqsat.codegen.kernels.vectors import short_rows
+from eqsat.codegen.kernels.vectors import short_rows, softmax_of_columns
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
 from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey, Shape
@@ -142,13 +142,20 @@ def row_kernel(
 
 def _softmax_wants(task: Task) -> Wants:
     axis = _axis(task)
+    if softmax_of_columns.are_apart(task.output.shape, axis):
+        return Wants((Want(),), (Want(follows=0),), ((0, 0),))
     return _rows((*(a for a in range(task.view(0).rank) if a != axis), axis), dense=False)
 
 
 def _softmax(task: Task, isa: Isa) -> GeneratedKernel:
     axis = _axis(task)
-    if short_rows.are_short(task, axis, isa):
+    apart = softmax_of_columns.are_apart(task.output.shape, axis) and not all(
+        view.strides[axis] == 1 for view in (task.view(0), task.output)
+    )
+    if short_rows.are_short(task, axis, isa) and not (apart and short_rows.are_spread(task, axis)):
         return short_rows.softmax(task, axis, isa)
+    if apart:
+        return softmax_of_columns.softmax(task, axis, isa)
     log = task.operator.name == "LogSoftmax"
     columns, lanes = task.view(0).shape[axis], isa.lanes()
     return row_kernel("vectors/softmax.c.jinja", task, columns, axis, isa, (), most=_SHORT, log=log, lanes=lanes)

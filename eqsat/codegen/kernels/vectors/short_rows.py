@@ -36,6 +36,12 @@ def are_short(task: Task, axis: int, isa: Isa) -> bool:
     return shape[axis] <= isa.lanes() * 3 // 2 and len(shape) > 1 and rows.output.shape[along] >= isa.lanes()
 
 
+def are_spread(task: Task, axis: int) -> bool:
+    """Whether a lane would not have the row beside that of the lane before."""
+    rows, _, along = _rows(task, axis)
+    return not all(view.strides[along] == 1 for view in (rows.view(0), rows.output))
+
+
 def softmax(task: Task, axis: int, isa: Isa) -> GeneratedKernel:
     """The kernel; of LogSoftmax as well."""
     task, axis, along = _rows(task, axis)

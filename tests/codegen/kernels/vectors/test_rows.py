@@ -60,9 +60,23 @@ def test_softmax(gaps, log):
         ((300, 1), -1),
         ((37, 12), -1),
         ((37, 23), -1),
+        ((2, 21, 5, 13), 1),
+        ((1, 33, 67), 1),
+        ((50, 8), 0),
+        ((3, 14, 90), -2),
+        ((2, 3, 40, 9), 1),
     ]
     cases = [softmax_case((rng.standard_normal(s) * 10).astype(np.float32), axis, log) for s, axis in shapes]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+@pytest.mark.parametrize("shape", [(1, 21, 9, 9), (4, 100, 8), (40, 300)])
+def test_columns_stay_where_they_are(shape: tuple[int, ...]):
+    """And no sum of lanes ends one."""
+    axis = 0 if len(shape) == 2 else 1
+    family, task = softmax_case(np.ones(shape, np.float32), axis).build(None)
+    assert not any(want.strict for want in (family.wants(task).input(0), family.wants(task).output(0)))
+    assert task.view(0).strides[-1] == 1 and "total" not in family.generate(task, AVX2).body
 
 
 @pytest.mark.parametrize(("columns", "shares"), [(3, True), (12, True), (13, False), (40, False)])
@@ -74,13 +88,13 @@ def test_short_rows_share_vectors(columns: int, shares: bool):
 
 def test_undefined_behaviour_of_short_rows():
     rng = np.random.default_rng(4)
-    shapes = ((1003, 3), 1), ((5, 2, 33, 4), -1), ((3, 2, 41), 1), ((37, 23), 1)
+    shapes = ((1003, 3), 1), ((5, 2, 33, 4), -1), ((3, 2, 41), 1), ((37, 23), 1), ((2, 21, 5, 13), 1)
     cases = [softmax_case(rng.standard_normal(s).astype(np.float32), axis, k > 1) for k, (s, axis) in enumerate(shapes)]
     run(cases, rng=rng, optimization="-O1", flags=UNDEFINED)
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_epilogues_of_short_rows(log: bool):
+def test_epilogues_of_short_rows_and_of_columns(log: bool):
     """Operands of any shape: lanes have the rows of one axis."""
     rng = np.random.default_rng(3)
     cases = []
@@ -89,6 +103,11 @@ def test_epilogues_of_short_rows(log: bool):
         ((90, 3), -1, (3,)),
         ((90, 3), 1, (90, 1)),
         ((2, 3, 41), 1, (3, 41)),
+        ((2, 21, 5, 13), 1, (21, 1, 13)),
+        ((3, 14, 90), 1, (3, 14, 90)),
+        ((3, 14, 90), 1, (90,)),
+        ((1, 30, 6, 8), 1, (30, 1, 1)),
+        ((1, 30, 6, 8), 1, (1, 30, 6, 8)),
     ):
         case = softmax_case(rng.standard_normal(shape).astype(np.float32), axis, log)
         added = rng.standard_normal(other).astype(np.float32)
@@ -115,6 +134,8 @@ def test_softmax_of_extremes():
                 softmax_case(nan, 1),
                 softmax_case(rows, 0),
                 softmax_case(np.tile(nan[:, 12:], (4, 1)), 1),
+                softmax_case(np.tile(nan, (1, 4)), 0),
+                softmax_case(np.tile(nan.T, (1, 4)), 0),
             ]
         )
 
