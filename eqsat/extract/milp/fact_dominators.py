@@ -161,6 +161,8 @@ def placed_facts(formulation: Formulation, zones: Zones) -> AndOrGraph:
     made = [[-1] * targets for _ in range(classes)]
     held = [[-1] * targets for _ in range(classes)]
     rings = [graph.add((int(column),)) for column in formulation.active]
+    # Inputs first: what each fact needs is found in the order of their numbers.
+    launched = _add_launches(graph, zones)
     for klass in dominators.order:
         first = len(graph.facts)
         for target, column in enumerate(formulation.made[klass].tolist()):
@@ -185,7 +187,6 @@ def placed_facts(formulation: Formulation, zones: Zones) -> AndOrGraph:
         common = [anywhere[klass]] + ([rings[ring]] if ring >= 0 else [])
         for fact in range(first, len(graph.facts)):
             graph.facts[fact].implied += [other for other in common if other != fact]
-    launched = _add_launches(graph, zones)
     x = formulation.x.tolist()
     for klass in dominators.order:
         for target, fact in enumerate(made[klass]):
