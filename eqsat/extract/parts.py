@@ -103,7 +103,8 @@ class PartwiseSearch:
         weight = [size if sizes[:i].count(size) < ALIKE else 0 for i, size in enumerate(sizes)]
         able = [targets_of(self.problem, self.dominators, part) for part in parts]
         work = sum(w * len(targets) for w, targets in zip(weight, able, strict=True))
-        self.gap /= 2 * len(parts)
+        if len(parts) > 1:
+            self.gap /= 2 * len(parts)
         self.seconds["split"] = time.perf_counter() - clock
         for number, part in enumerate(parts, 1):
             for target in able[number - 1]:

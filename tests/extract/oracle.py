@@ -215,3 +215,49 @@ def launch_problem(seed: int) -> Problem:
         dispatch=np.array([0.0] + [float(rng.choice([2, 5, 9])) for _ in range(width - 1)]),
         roots=tuple(sorted({count - 1, rng.randrange(count)})),
     )
+
+
+def recurrent_problem(steps: int, rng: random.Random | None = None) -> Problem:
+    """A recurrent network: each step adds a product with an input and one with the state, and then runs on the host.
+
+    The sum can be computed on its own or by either product. In the end, the states of all steps are joined.
+
+    Args:
+        steps: Their number.
+        rng: Draws the costs, and what cannot be computed where; by default the accelerator pays a little.
+    """
+    rows: list[tuple[int, tuple[int, ...], float, float]] = [(0, (), 0.0, INF), (1, (), 0.0, INF)]
+    state, joined = 1, []
+    for _ in range(steps):
+        product, other, sum_, gate, following, side = range(rows[-1][0] + 1, rows[-1][0] + 7)
+        rows.append((product, (0,), 60.0, 50.0))
+        rows.append((other, (state,), 30.0, 25.0))
+        rows += [(sum_, (product, other), 1.0, 2.0), (sum_, (0, other), INF, 50.5), (sum_, (product, state), INF, 25.5)]
+        rows.append((gate, (sum_,), 1.0, INF))
+        rows += [(following, (gate,), 1.0, 2.0), (side, (following,), 1.0, 2.0)]
+        state = following
+        joined.append(side)
+    top = rows[-1][0] + 1
+    rows.append((top, tuple(joined), 1.0, 2.0))
+    cost = np.array([row[2:] for row in rows])
+    copies = np.tile([0.0, 1.0], (top + 1, 1))
+    launch = 5.0
+    if rng is not None:
+        cost = np.where(np.isfinite(cost), [[float(rng.randint(0, 9)) for _ in line] for line in cost], INF)
+        for klass in range(2, top + 1):
+            own = [n for n, row in enumerate(rows) if row[0] == klass]
+            if len(own) == 1 and rng.random() < 0.4:
+                cost[own[0], 0 if math.isfinite(cost[own[0], 1]) and rng.random() < 0.4 else 1] = INF
+        copies[:, 1] = [float(rng.choice([0, 0, 1])) for _ in copies]
+        launch = float(rng.choice([2, 5, 9]))
+    return Problem(
+        targets=("t0", "t1"),
+        classes=top + 1,
+        node_class=np.array([row[0] for row in rows]),
+        children=tuple(row[1] for row in rows),
+        cost=cost,
+        copy_in=copies,
+        copy_out=copies.copy(),
+        dispatch=np.array([0.0, launch]),
+        roots=(top,),
+    )

@@ -107,7 +107,7 @@ class ExtractionSearch:
         self.acyclicity = Acyclicity(self.formulation)
         graphs = [unplaced_facts(self.formulation)]
         if len(self.problem.targets) > 1:
-            graphs.append(placed_facts(self.formulation))
+            graphs.append(placed_facts(self.formulation, self.launches.zones))
         cyclic = max(map(len, self.dominators.rings), default=0) > LARGE_RING
         self.implications = [Implications(graph, cyclic) for graph in graphs]
         formulation = self.formulation
@@ -371,7 +371,9 @@ class ExtractionSearch:
     def _search_tree(self) -> bool:
         """Branch and cut with rows at each node; True if the gap is closed."""
         root = self.program.relaxation(self.effort)
-        counts = np.array([zone.column for zone in self.launches.zones.all], dtype=np.int64)
+        zones = self.launches.zones.all
+        counts = sorted({column for zone in zones for column in (zone.column, *zone.cells.columns)})
+        counts = np.array(counts, dtype=np.int64)
         made = self.formulation.made
         others = np.union1d(np.flatnonzero(self.formulation.integer), made[made >= 0])
         points = 0

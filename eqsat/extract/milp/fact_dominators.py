@@ -2,10 +2,11 @@
 
 A program is a derivation in an AND/OR graph of facts. A problem has two such graphs. Without places, a fact is that
 class c is computed, by an e-node, from its inputs. With places, there are these facts: class c is computed on d; it is
-copied out of d, or into d; it is in the memory of d, because it was computed there or copied there; an e-node that runs
-on d needs its inputs in d's memory. A fact that every derivation of another one contains gives a valid row: the
-activity of the latter is at most that of the former (``eqsat.extract.milp.implication_rows``). Facts that every program
-contains are left out, which keeps the sets small: nothing reaches beyond the next such fact.
+copied out of d, or into d; it is in the memory of d, because it was computed there or copied there; a region of d is
+launched. An e-node that runs on d needs its inputs in d's memory, and a region that may contain it. A fact that every
+derivation of another one contains gives a valid row: the activity of the latter is at most that of the former
+(``eqsat.extract.milp.implication_rows``). Facts that every program contains are left out, which keeps the sets small:
+nothing reaches beyond the next such fact.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.milp.zones import Zones
 from eqsat.extract.program_cost import HOST
 
 NOTHING: frozenset[int] = frozenset()
@@ -150,8 +152,8 @@ def unplaced_facts(formulation: Formulation) -> AndOrGraph:
     return graph
 
 
-def placed_facts(formulation: Formulation) -> AndOrGraph:
-    """Facts of classes in places."""
+def placed_facts(formulation: Formulation, zones: Zones) -> AndOrGraph:
+    """Facts of classes in places, and of launches."""
     graph = AndOrGraph()
     problem, dominators = formulation.problem, formulation.dominators
     classes, targets = formulation.made.shape
@@ -159,6 +161,8 @@ def placed_facts(formulation: Formulation) -> AndOrGraph:
     made = [[-1] * targets for _ in range(classes)]
     held = [[-1] * targets for _ in range(classes)]
     rings = [graph.add((int(column),)) for column in formulation.active]
+    # Inputs first: what each fact needs is found in the order of their numbers.
+    launched = _add_launches(graph, zones)
     for klass in dominators.order:
         first = len(graph.facts)
         for target, column in enumerate(formulation.made[klass].tolist()):
@@ -188,7 +192,10 @@ def placed_facts(formulation: Formulation) -> AndOrGraph:
         for target, fact in enumerate(made[klass]):
             if fact >= 0:
                 graph.facts[fact].options = [
-                    Derivation((x[node][target],), [held[k][target] for k in problem.children[node]])
+                    Derivation(
+                        (x[node][target],),
+                        [held[k][target] for k in problem.children[node]] + launched[klass][target],
+                    )
                     for node in dominators.options[klass]
                     if x[node][target] >= 0
                 ]
@@ -196,6 +203,24 @@ def placed_facts(formulation: Formulation) -> AndOrGraph:
     certain = [anywhere[klass] for klass in formulation.must.tolist()]
     graph.settle(certain + [held[root][HOST] for root in problem.roots])
     return graph
+
+
+def _add_launches(graph: AndOrGraph, zones: Zones) -> list[list[list[int]]]:
+    """Per class and target the fact that a region is launched which may contain the class, if that has a price."""
+    launched: list[list[list[int]]] = [[[] for _ in row] for row in zones.of.tolist()]
+    either: dict[tuple[int, ...], int] = {}
+    for zone in zones.all:
+        # Several of these can hold at once. So they need nothing here: rows would add up what needs the same.
+        fact: dict[int, int] = {}
+        for column in (*zone.cells.columns, *(link.column for link in zone.cells.links.values())):
+            fact[column] = graph.add((column,))
+            graph.facts[-1].options = [Derivation((column,), [])]
+        for klass in zone.classes:
+            ways = zone.cells.ways[klass]
+            if ways not in either:
+                either[ways] = graph.either([fact[column] for column in ways])
+            launched[klass][zone.target] = [either[ways]]
+    return launched
 
 
 def _add_leaders(graph: AndOrGraph, formulation: Formulation, rings: list[int], number: list[int]) -> None:

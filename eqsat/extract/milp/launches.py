@@ -5,6 +5,9 @@ bound it from below. A region lies within one zone (``eqsat.extract.milp.zones``
 counts its regions:
 
 - it is at least 1 if any class of the zone is on d;
+- a zone whose classes are divided by classes off d has cells, whose columns it adds up (``eqsat.extract.milp.cells``,
+  ``cell_counts``). A region that is launched is a fact that e-nodes on d need, so that rows over facts speak of it
+  (``eqsat.extract.milp.fact_dominators``): however a step mixes its ways to compute something, it pays for one launch;
 - take classes u1, w1, u2, w2, … such that every program contains each of them above the last: classes w off d keep
   regions on d apart, so the count is at least ``Σ made[u,d] − Σ made[w,d]``. In a chain that is exact. The best
   sequence for a given point is found by dynamic programming;
@@ -68,14 +71,20 @@ class Launches:
         return rows
 
     def counts(self, choices: Mapping[int, Choice], staging: Staging) -> dict[int, int]:
-        """Regions by zone column, of a program and its cut; the choices in the order of the staging's nodes."""
+        """The columns of zones and of their cells for a program and its cut, whose nodes are the choices in order."""
         classes = list(choices)
-        found = {zone.column: 0 for zone in self.zones.all}
+        found: dict[int, int] = {}
+        for zone in self.zones.all:
+            links = (link.column for link in zone.cells.links.values())
+            found.update(dict.fromkeys((zone.column, *zone.cells.columns, *links), 0))
         for region in staging.regions:
-            klass = classes[region[0]]
-            zone = self.zones.of[klass, choices[klass].target] if choices[klass].target != HOST else -1
-            if zone >= 0:
-                found[self.zones.all[zone].column] += 1
+            inside = [classes[i] for i in region]
+            target = choices[inside[0]].target
+            number = int(self.zones.of[inside[0], target]) if target != HOST else -1
+            if number >= 0:
+                zone = self.zones.all[number]
+                for column in (zone.column, *zone.cells.of_region(inside, choices, self.formulation)):
+                    found[column] += 1
         return found
 
     def program_rows(self, x: np.ndarray, choices: Mapping[int, Choice], staging: Staging) -> Rows:

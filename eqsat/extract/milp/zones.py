@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.extract.graph import DisjointSets
+from eqsat.extract.milp.cell_counts import CellCounts
+from eqsat.extract.milp.cells import find_cells, find_walls, mask_of
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.reduce.class_dominators import members
 
@@ -24,12 +26,14 @@ class Zone:
         target: An accelerator.
         classes: Ascending.
         column: Counts the regions.
+        cells: The counts by cell.
         chains: Whether one path can enter the zone more than once.
     """
 
     target: int
     classes: list[int]
     column: int
+    cells: CellCounts
     chains: bool = False
 
 
@@ -99,6 +103,7 @@ class Zones:
         formulation = self.formulation
         problem = formulation.problem
         sets = DisjointSets(problem.classes)
+        readings: dict[tuple[int, int], list[int]] = {}
         apart = []
         for klass in range(problem.classes):
             beyond: int | None = None
@@ -106,6 +111,7 @@ class Zones:
                 if formulation.x[node, target] >= 0:
                     for child in self.touching(target, node):
                         sets.union(klass, child)
+                        readings.setdefault((klass, child), []).append(node)
                     mask = 0
                     for child in problem.children[node]:
                         mask |= self._beyond[target][child]
@@ -115,10 +121,19 @@ class Zones:
         groups: dict[int, list[int]] = {}
         for klass in np.flatnonzero(formulation.made[:, target] >= 0).tolist():
             groups.setdefault(sets.find(klass), []).append(klass)
+        inside: dict[int, dict[tuple[int, int], list[int]]] = {group: {} for group in groups}
+        near: list[list[int]] = [[] for _ in range(problem.classes)]
+        for (klass, child), nodes in readings.items():
+            inside[sets.find(klass)][klass, child] = nodes
+            near[klass].append(child)
+            near[child].append(klass)
         columns = formulation.new(np.full(len(groups), problem.dispatch[target]), True, np.inf).tolist()
-        for classes, column in zip(groups.values(), columns, strict=True):
+        walls = find_walls(formulation, target)
+        for (group, classes), column in zip(groups.items(), columns, strict=True):
             self.of[classes, target] = len(self.all)
-            self.all.append(Zone(target, classes, column))
+            masks = find_cells(mask_of(classes), walls, near)
+            cells = CellCounts(formulation, target, classes, column, masks, inside[group])
+            self.all.append(Zone(target, classes, column, cells))
             here = np.arange(len(classes))
             formulation.rows.add_block(
                 np.concatenate([here, here]),

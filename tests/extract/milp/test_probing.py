@@ -16,7 +16,7 @@ from eqsat.search import Search
 from tests.extract.oracle import cost, launch_problem, programs
 
 
-@pytest.mark.parametrize("seed", [124, 1566, 1809])
+@pytest.mark.parametrize("seed", [124, 1809])
 def test_a_zone_that_cannot_pay_is_dropped(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[bool] = []
     probe = ExtractionSearch._probe
