@@ -283,6 +283,34 @@ def test_attention_of_three_dimensions(mask: str) -> None:
     assert _kinds(model, verify=False)["Attention"] == 1
 
 
+BIAS = ", ".join(str(k % 7 / 4 - 0.5) for k in range(80))
+LOWEST = ", ".join(str(0 if j <= i else -3.4028234663852886e38) for i in range(10) for j in range(10))
+HEADS = f"""<float scale = {{0.25}}, float zero = {{0}}, float low = {{-3.4028234663852886e38}},
+    float[8, 1, 10] bias = {{{BIAS}}}, float[1, 1, 10, 10] mask = {{{LOWEST}}},
+    int64[3] three = {{8, 10, 16}}, int64[3] rows = {{8, 10, 10}}, int64[4] split = {{2, 4, 10, 10}},
+    int64[4] back = {{2, 4, 10, 16}}>"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "hidden"),
+    [("", "h = Add(s4, mask)"), (", bool[2, 1, 10, 10] seen", "w = Where(seen, zero, low) h = Add(s4, w)")],
+)
+@pytest.mark.parametrize(
+    "values",
+    ["y = MatMul(p, v)", "p3 = Reshape(p, rows) v3 = Reshape(v, three) y3 = MatMul(p3, v3) y = Reshape(y3, back)"],
+)
+def test_heads_as_batches_with_a_bias_of_each_head(inputs: str, hidden: str, values: str) -> None:
+    """ALiBi, as BLOOM has it: scores of three dimensions get the bias, those of four the mask."""
+    x = "float[2, 4, 10, 16]"
+    text = f"""{HEAD} g ({x} q, {x} k, {x} v{inputs}) => ({x} y) {HEADS} {{
+        q3 = Reshape(q, three) k3 = Reshape(k, three) t3 = Transpose <perm = [0, 2, 1]> (k3) m3 = MatMul(q3, t3)
+        c3 = Mul(m3, scale) s3 = Add(bias, c3) s4 = Reshape(s3, split) {hidden} p = Softmax <axis = -1> (h) {values}
+    }}"""
+    assert _kinds(text, host="c")["Reshape"] == 0
+    assert _kinds(text)["Reshape"] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", ["none", "for each query", "causal", "an input"])
 @pytest.mark.parametrize("batch", [2, "N"])

@@ -101,20 +101,21 @@ SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
 
 
 def _lost(op: OpKey, operands: Sequence[Wide | None], dtype: ir.DataType) -> str:
-    """Why two constants must not be added: the sum would lose most digits of the smaller one.
+    """Why two constants must not be added: the sum would lose most digits of one of them, in all elements.
 
     The sum alone is accurate. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1, then ``x
-    + 1e-30`` is ``(x + 1) - 1``, and that is x. In tensors, this may affect some of the elements.
+    + 1e-30`` is ``(x + 1) - 1``, and that is x. In tensors, this may affect some of the elements: a mask hides the
+    biases of some scores.
     """
     if op not in SUMS or any(o is None or o.scale is None for o in operands):
         return ""
     first, second = np.broadcast_arrays(*(np.abs(o.values) for o in operands if o is not None))
-    large, small = np.maximum(first, second), np.minimum(first, second)
-    counts = (small > 0) & np.isfinite(large)
-    if not counts.any() or not (small < large * 2.0 ** (_KEPT - _digits(dtype)))[counts].all():
-        return ""
-    at = np.unravel_index(int(np.argmax(counts)), counts.shape)
-    return f"{_show(small[at])} is lost beside {_show(large[at])}"
+    for small, large in ((first, second), (second, first)):
+        counts = (small > 0) & np.isfinite(large)
+        if counts.any() and (small < large * 2.0 ** (_KEPT - _digits(dtype)))[counts].all():
+            at = np.unravel_index(int(np.argmax(counts)), counts.shape)
+            return f"{_show(small[at])} is lost beside {_show(large[at])}"
+    return ""
 
 
 def wide_values(

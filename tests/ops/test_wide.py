@@ -236,6 +236,8 @@ def test_what_rounding_took_away_is_there_when_the_rest_cancels(dtype: ir.DataTy
         for name in ("Add", "Sub"):
             assert "is lost beside" in misfit(made(name, stored([1.0], dtype), stored([tiny], dtype)))
             assert misfit(made(name, stored([1.0, 1.0], dtype), stored([tiny, 0.5], dtype))) == ""
+            assert misfit(made(name, stored([1.0, 0.0], dtype), stored([tiny, tiny], dtype))) == ""
+            assert "is lost beside" in misfit(made(name, stored([1.0, 1.0], dtype), stored([tiny, 0.0], dtype)))
     for first, second in (([1.0, 2.0], [1.0, 2.0]), ([0.5, 4.0], [0.25, 1.0]), ([3.0, 1.0], [0.0, 0.0])):
         assert residue_of(made("Add", stored(first, dtype), stored(second, dtype))) is None, "nothing was rounded"
 
