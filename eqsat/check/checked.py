@@ -13,7 +13,7 @@ from eqsat.arguments import checks_arguments
 from eqsat.check import lints
 from eqsat.check.domain import Domain
 from eqsat.check.instance import show
-from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.outcome import Outcome, RuleCounterexample
 from eqsat.check.rule import ObservedInstance, check_rule
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Rule
@@ -53,7 +53,7 @@ class CheckedRule:
     repeat: str = ""
 
     @property
-    def counterexample(self) -> Counterexample | None:
+    def counterexample(self) -> RuleCounterexample | None:
         """The one with the fewest elements."""
         return self.outcome.counterexamples[0] if self.verdict == "refuted" else None
 
@@ -174,7 +174,7 @@ def _roots(rule: Rule) -> set[Any]:
     return {op for clause in expand(rule.left) for root in clause.roots for op in root.ops}
 
 
-def _counterexample(found: Counterexample) -> dict[str, Any]:
+def _counterexample(found: RuleCounterexample) -> dict[str, Any]:
     instance = found.instance
     return {
         "kind": found.kind,

@@ -11,7 +11,7 @@ from eqsat.rules.ast import Rule
 
 
 @dataclass(frozen=True)
-class Counterexample:
+class RuleCounterexample:
     """An instance on which a rule is wrong.
 
     Attributes:
@@ -70,8 +70,8 @@ class Outcome:
     bitwise: bool = True
     worst: float = 0.0
     rejections: dict[str, int] = field(default_factory=dict)
-    counterexamples: list[Counterexample] = field(default_factory=list)
-    mismatch: Counterexample | None = None
+    counterexamples: list[RuleCounterexample] = field(default_factory=list)
+    mismatch: RuleCounterexample | None = None
     mismatches: dict[int, int] = field(default_factory=dict)
     dtypes: dict[str, int] = field(default_factory=dict)
     unmet: list[str] = field(default_factory=list)

@@ -17,7 +17,7 @@ from eqsat.check.draw_state import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.instance_data import Mood
 from eqsat.check.oracle import Oracle, own_kernels
-from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.outcome import Outcome, RuleCounterexample
 from eqsat.check.rounding import Rounding, is_beside_itself
 from eqsat.check.sides_of_or import sides
 from eqsat.errors import LimitError, reason
@@ -151,7 +151,7 @@ class _Check:
             outcome.mismatches[clause] = outcome.mismatches.get(clause, 0) + 1
             if outcome.mismatch is None:
                 message = f"the right side has another type: {audit.statistics.mismatch}"
-                outcome.mismatch = Counterexample(self.rule, "mismatch", instance, message, seed=seed)
+                outcome.mismatch = RuleCounterexample(self.rule, "mismatch", instance, message, seed=seed)
             raise Rejected("the right side has another type")
         if audit.statistics.misfits and not audit.statistics.applied:
             raise Rejected(f"a constant of the right side is out of range: {audit.statistics.misfit}")
@@ -262,7 +262,7 @@ class _Check:
     def _report(
         self, kind: str, instance: Instance, message: str, seed: tuple[int, ...], claim: Claim | None = None
     ) -> None:
-        found = Counterexample(self.rule, kind, instance, message, seed=seed)
+        found = RuleCounterexample(self.rule, kind, instance, message, seed=seed)
         if claim is not None:
             both = None if claim.right is None else (claim.left, claim.right)
             found = replace(found, name=claim.name, right=claim.program, values=both)

@@ -171,7 +171,7 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
     return frames
 
 
-def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
+def read_numerics(found: s.NumericsClause, sources: Sources) -> ast.Numerics:
     """The numerics class of a header.
 
     Raises:

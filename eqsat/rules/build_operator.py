@@ -38,7 +38,9 @@ MOST_PARAMETERS = 48
 MOST_RESULTS = 16
 
 
-def read_signature(declaration: s.Operator, frame: Frame, sources: Sources) -> tuple[Declared, tuple[Dtypes, ...]]:
+def read_signature(
+    declaration: s.OperatorDeclaration, frame: Frame, sources: Sources
+) -> tuple[Declared, tuple[Dtypes, ...]]:
     """The name, operands and attributes of a declaration, and the element types of the operands.
 
     Raises:
@@ -77,7 +79,7 @@ def read_signature(declaration: s.Operator, frame: Frame, sources: Sources) -> t
     return Declared(op, tuple(inputs), tuple(sorted(attributes.items()))), tuple(dtypes)
 
 
-def build_operator(declaration: s.Operator, frame: Frame, source: Source, sources: Sources) -> Function:
+def build_operator(declaration: s.OperatorDeclaration, frame: Frame, source: Source, sources: Sources) -> Function:
     """The function of a declaration.
 
     Raises:
@@ -123,7 +125,7 @@ def build_operator(declaration: s.Operator, frame: Frame, source: Source, source
 
 
 def definition_rule(
-    declaration: s.Operator, function: Function, frame: Frame, source: Source, sources: Sources
+    declaration: s.OperatorDeclaration, function: Function, frame: Frame, source: Source, sources: Sources
 ) -> ast.Rule:
     """The rule from an operator to its body; building it checks element types and operands of the body.
 
@@ -146,7 +148,7 @@ def definition_rule(
         left = (s.Root(ast.Sequence(roots, False, place), applied, span),)
         right = tuple(s.Root(root, value, span) for root, value in zip(roots, results, strict=True))
     clauses = (s.Side("", left), s.Side("=>", right))
-    written = s.Definition("rule", str(function.op), s.Numerics("exact", None, "", place), clauses, place, span)
+    written = s.Definition("rule", str(function.op), s.NumericsClause("exact", None, "", place), clauses, place, span)
     with declared([function]):
         (rule,) = build_rule(written, frame, source, sources)
     return replace(rule, doc=function.doc)
@@ -174,7 +176,7 @@ def _extent(body: Body, left: int = MOST_OPERATORS) -> tuple[int, int]:
 # ---- details -------------------------------------------------------------------------------------
 
 
-def _name(declaration: s.Operator, sources: Sources) -> OpKey:
+def _name(declaration: s.OperatorDeclaration, sources: Sources) -> OpKey:
     domain, _, name = declaration.name.rpartition(".")
     if not domain:
         raise sources.error(

@@ -38,7 +38,7 @@ _LINK = ("bandwidth", "latency")
 _SECTIONS = ("peak", "link")
 
 
-def build_target(declaration: s.Target, frame: Frame, source: Source, sources: Sources) -> ast.Target:
+def build_target(declaration: s.TargetDeclaration, frame: Frame, source: Source, sources: Sources) -> ast.Target:
     """The target of a declaration.
 
     Raises:
@@ -128,7 +128,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     )
 
 
-def _region_call(item: s.RegionCall, declaration: s.Target, sources: Sources) -> str:
+def _region_call(item: s.RegionCall, declaration: s.TargetDeclaration, sources: Sources) -> str:
     if item.name != "region":
         raise sources.error(item.place, "`region` is required before `call`", actual=f"`{item.name}`")
     if declaration.is_host:
@@ -160,7 +160,7 @@ def _rule_file(item: s.Text, sources: Sources) -> str:
     return os.path.normpath(found)
 
 
-def _check_families(declaration: s.Target, families: Sequence[ast.FamilyEntry], sources: Sources) -> None:
+def _check_families(declaration: s.TargetDeclaration, families: Sequence[ast.FamilyEntry], sources: Sources) -> None:
     """Each ``by`` names a family that the target gives a cost for."""
     named = {name for family in families for name in family.names}
     for item in declaration.items:
@@ -191,7 +191,11 @@ def _named_family(clauses: Sequence[s.ParsedClause]) -> str:
 
 
 def _settings(
-    item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
+    item: s.Setting,
+    declaration: s.TargetDeclaration,
+    peaks: dict[str, float],
+    numbers: dict[str, float],
+    sources: Sources,
 ) -> None:
     if item.section not in ("", *_SECTIONS):
         hint = did_you_mean(
@@ -228,7 +232,7 @@ def _settings(
         known_names[key] = value
 
 
-def _check_unit(item: s.Setting, declaration: s.Target, sources: Sources) -> None:
+def _check_unit(item: s.Setting, declaration: s.TargetDeclaration, sources: Sources) -> None:
     """Raises: TargetError: What reads as a section is the unit of the number before it, as in ``launch = 4 us``."""
     numbers = [
         term
@@ -274,7 +278,7 @@ def _number(term: ast.Term, place: ast.Place, sources: Sources, *, least_exclusi
 
 
 def _check_complete(
-    declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
+    declaration: s.TargetDeclaration, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
 ) -> None:
     needed = ["bandwidth", "launch", *([] if declaration.is_host else ["link bandwidth", "link latency"])]
     missing = [] if peaks else ["peak"]
@@ -425,7 +429,7 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
 
 
 def _written(item: s.Definition, builder: Builder, results: Sequence[str]) -> ast.Written | None:
-    clauses = s.those(item.clauses, s.Written)
+    clauses = s.those(item.clauses, s.WrittenClause)
     if not clauses:
         return None
     place = clauses[0].root.value.place

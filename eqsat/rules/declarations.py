@@ -41,7 +41,7 @@ class Side(Node):
         return Span(self.roots[0].span.first, self.roots[-1].span.last)
 
 
-class Numerics(Node):
+class NumericsClause(Node):
     """A numerics class as written: ``within 2 lsb`` is ("within", 2, "lsb")."""
 
     word: str
@@ -82,7 +82,7 @@ class Annotate(Node):
     span: Span
 
 
-class Written(Node):
+class WrittenClause(Node):
     """The operator as which a composite is written into files, and which of its results are the composite's."""
 
     root: Root
@@ -131,13 +131,13 @@ class Definition(Node):
 
     word: str
     name: str
-    numerics: Numerics
+    numerics: NumericsClause
     clauses: tuple[ParsedClause, ...]
     place: Place
     span: Span
 
 
-class Target(Node):
+class TargetDeclaration(Node):
     name: str
     is_host: bool
     items: tuple[Item, ...]
@@ -154,7 +154,7 @@ class Formal(Node):
     place: Place
 
 
-class Operator(Node):
+class OperatorDeclaration(Node):
     """``operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha``; ``place`` is the place of the name."""
 
     name: str
@@ -164,9 +164,9 @@ class Operator(Node):
     span: Span
 
 
-ParsedClause = Let | Side | By | Where | Cost | Call | Annotate | Written
+ParsedClause = Let | Side | By | Where | Cost | Call | Annotate | WrittenClause
 Item = Setting | Text | RegionCall | Entry | Let | Definition
-ParsedDeclaration = Definition | Target | Operator | Let
+ParsedDeclaration = Definition | TargetDeclaration | OperatorDeclaration | Let
 
 
 class File(Node):

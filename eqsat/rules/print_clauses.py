@@ -43,9 +43,9 @@ def print_declaration(declaration: s.ParsedDeclaration) -> Iterator[PrintedPiece
             yield replace(_let(declaration, 0), item=True)
         case s.Definition():
             yield from _definition(declaration, 0)
-        case s.Operator():
+        case s.OperatorDeclaration():
             yield _operator(declaration)
-        case s.Target():
+        case s.TargetDeclaration():
             word = "host" if declaration.is_host else "target"
             line = declaration.place.line
             yield PrintedPiece(s.Span(declaration.span.first, line), [f"{word} {declaration.name}"], 0, True, True)
@@ -55,7 +55,7 @@ def print_declaration(declaration: s.ParsedDeclaration) -> Iterator[PrintedPiece
                 yield from others
 
 
-def _operator(operator: s.Operator) -> PrintedPiece:
+def _operator(operator: s.OperatorDeclaration) -> PrintedPiece:
     head = f"operator {operator.name}({', '.join(map(_formal, operator.formals))})"
     if operator.body is None:
         return PrintedPiece(operator.span, [head], 0, separate=True)
@@ -223,7 +223,7 @@ def _clause(clause: s.ParsedClause, indent: int) -> Iterator[PrintedPiece]:
             yield PrintedPiece(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
         case s.Annotate():
             yield PrintedPiece(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
-        case s.Written():
+        case s.WrittenClause():
             yield PrintedPiece(clause.span, _after("as ", _roots((clause.root,), indent + len("as "))), indent)
 
 

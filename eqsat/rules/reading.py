@@ -52,7 +52,7 @@ class Reading:
             raise self.sources.error(
                 lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
             )
-        operators = [d for d in self.declarations if isinstance(d, s.Operator)]
+        operators = [d for d in self.declarations if isinstance(d, s.OperatorDeclaration)]
         if len(operators) > MOST_OPERATORS:
             raise self.sources.error(
                 operators[MOST_OPERATORS].place,
@@ -67,7 +67,7 @@ class Reading:
         for declaration in self.declarations:
             if isinstance(declaration, s.Let):
                 self.frame = next(self.frames)
-            elif isinstance(declaration, s.Operator):
+            elif isinstance(declaration, s.OperatorDeclaration):
                 with self.sources.recovering(declaration.name), declared(found):
                     found.append(build_operator(declaration, self.frame, self.source, self.sources))
         return tuple(merged(found).values())
@@ -80,12 +80,12 @@ class Reading:
         operators: list[Function] = []
         with ExitStack() as scope:
             for declaration in self.declarations:
-                sources.in_target = isinstance(declaration, s.Target)
-                with sources.recovering(declaration.name if isinstance(declaration, s.Operator) else ""):
+                sources.in_target = isinstance(declaration, s.TargetDeclaration)
+                with sources.recovering(declaration.name if isinstance(declaration, s.OperatorDeclaration) else ""):
                     match declaration:
                         case s.Let():
                             self.frame = next(self.frames)
-                        case s.Operator():
+                        case s.OperatorDeclaration():
                             function = build_operator(declaration, self.frame, source, sources)
                             scope.enter_context(declared([function]))
                             rule = definition_rule(declaration, function, self.frame, source, sources)
@@ -97,7 +97,7 @@ class Reading:
                             for rule in build_rule(declaration, self.frame, source, sources):
                                 known.add("rule", rule.name, rule.place, sources)
                                 rules.append(rule)
-                        case s.Target():
+                        case s.TargetDeclaration():
                             target = build_target(declaration, self.frame, source, sources)
                             known.add("target", target.name, target.place, sources)
                             targets.append(target)

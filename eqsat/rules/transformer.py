@@ -62,7 +62,7 @@ _CLAUSES: dict[str, Callable[..., Any]] = {
     "cost": lambda expr, _, span: s.Cost(expr, span),
     "call": lambda *c: s.Call(c[:-2], c[-1]),
     "annotate": lambda *c: s.Annotate(c[:-2], c[-1]),
-    "written": lambda root, _, span: s.Written(root, span),
+    "written": lambda root, _, span: s.WrittenClause(root, span),
     "assignment": lambda name, term, place, _: (name, term, place),
     "summary": s.Text,
     "region_call": lambda name, *c: s.RegionCall(name, c[:-2], *c[-2:]),
@@ -167,9 +167,9 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     def dotted(self, meta: Meta, c: list[Any]) -> tuple[str, Place]:
         return ".".join(c), self._place(meta)
 
-    def numerics(self, meta: Meta, c: list[Any]) -> s.Numerics:
+    def numerics(self, meta: Meta, c: list[Any]) -> s.NumericsClause:
         word, amount, unit = (c[0], self._numeric(c[1]), c[2]) if len(c) == 3 else (c[0], None, "")
-        return s.Numerics(str(word), amount, str(unit), self._place(meta))
+        return s.NumericsClause(str(word), amount, str(unit), self._place(meta))
 
     def let(self, meta: Meta, c: list[Any]) -> s.Let:
         _, (name, place), parameters, body = c
@@ -209,9 +209,9 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     def attribute(self, meta: Meta, c: list[Any]) -> s.Formal:
         return s.Formal(str(c[0]), None, c[-1], self._place(meta))
 
-    def operator(self, meta: Meta, c: list[Any]) -> s.Operator:
+    def operator(self, meta: Meta, c: list[Any]) -> s.OperatorDeclaration:
         _, (name, place), _, *formals, body = c
-        return s.Operator(name, _given(formals), body, place, self._span(meta))
+        return s.OperatorDeclaration(name, _given(formals), body, place, self._span(meta))
 
     def supports(self, meta: Meta, c: list[Any]) -> s.Entry:
         word, names, *clauses = c
@@ -224,9 +224,9 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
         section = str(c[0]) if isinstance(c[0], Token) else ""
         return s.Setting(section, tuple(c[1:] if section else c), self._place(meta), self._span(meta))
 
-    def target(self, meta: Meta, c: list[Any]) -> s.Target:
+    def target(self, meta: Meta, c: list[Any]) -> s.TargetDeclaration:
         word, (name, place), *items = c
-        return s.Target(name, word.type == "HOST", tuple(items), place, self._span(meta))
+        return s.TargetDeclaration(name, word.type == "HOST", tuple(items), place, self._span(meta))
 
     def start(self, meta: Meta, c: list[Any]) -> s.File:
         return s.File(tuple(c))

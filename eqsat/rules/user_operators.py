@@ -71,7 +71,7 @@ def operator(
     name = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     source, sources = Sources.of(f"operator {declaration}", name)
     found = parse(source, sources).declarations
-    if len(found) != 1 or not isinstance(found[0], s.Operator):
+    if len(found) != 1 or not isinstance(found[0], s.OperatorDeclaration):
         raise RuleError(
             "the declaration of one operator is required",
             place=name,

@@ -19,7 +19,7 @@ from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 
-def read_written(clause: s.Written, builder: Builder, results: Sequence[str]) -> ast.Written:
+def read_written(clause: s.WrittenClause, builder: Builder, results: Sequence[str]) -> ast.Written:
     """The operator of a clause.
 
     Args:

@@ -61,7 +61,7 @@ def numerals(text: str, name: str, host: str) -> list[Numeral]:
     for declaration in parse(source, sources).declarations:
         if isinstance(declaration, s.Let):
             found += _let(declaration)
-        elif isinstance(declaration, s.Target) and declaration.name == host:
+        elif isinstance(declaration, s.TargetDeclaration) and declaration.name == host:
             for item in declaration.items:
                 found += _let(item) if isinstance(item, s.Let) else _setting(item)
     return found

@@ -10,7 +10,7 @@ import eqsat
 from eqsat.check import rule as check
 from eqsat.check.checked import verdict_of
 from eqsat.check.instance import Instance
-from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.outcome import Outcome, RuleCounterexample
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
 
@@ -36,7 +36,7 @@ def test_instances_to_which_a_rule_did_not_apply_show_nothing() -> None:
     (rule,) = read_text("rule r : exact\n    Relu(Relu(x))  =>  Relu(x)\n").rules
     outcome = Outcome(rule, attempts=1)
     instance = Instance(rule, expand(rule.left)[0], (), (), (), {})
-    outcome.counterexamples.append(Counterexample(rule, "silent", instance, "does not apply"))
+    outcome.counterexamples.append(RuleCounterexample(rule, "silent", instance, "does not apply"))
     assert not outcome.fires and verdict_of(outcome) == "undecided"
 
 
