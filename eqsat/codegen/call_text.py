@@ -20,7 +20,6 @@ from eqsat.backends.region import Kernel, Region, RegionOperand, Run, Tensor
 from eqsat.errors import CodegenError
 from eqsat.partition.call_sizes import NO_VALUE, holes, is_size_hole, size_in
 from eqsat.partition.onnx_nodes import CALL, TRUSTED_CALL
-from eqsat.partition.plan import PlanNode
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import is_free, symbols
 from eqsat.text import shown
@@ -233,18 +232,17 @@ def _common(kinds: list[str]) -> str:
 # ---- which calls to trust ------------------------------------------------------------------------------
 
 
-def trusted_call(kernel: PlanNode, node: ir.Node, target: str) -> str:
+def trusted_call(text: str, node: ir.Node, target: str) -> str:
     """The text of a call.
 
     Args:
-        kernel: A kernel or the call of a region.
-        node: The same in the model.
+        text: The call of a kernel or a region.
+        node: The node of the kernel or region.
         target: Name of the target.
 
     Raises:
         CodegenError: The text comes from a file and is more than a call of the target's function.
     """
-    text = kernel.call
     if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target):
         return text
     raise CodegenError(

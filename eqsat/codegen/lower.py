@@ -188,7 +188,7 @@ class _Lowering:
             return
         elif scope.region is not None:
             results = self._kernel(scope, node, given, name, scope.region)
-        elif node.call and not has_subgraphs(node.attrs):
+        elif node.call is not None and not has_subgraphs(node.attrs):
             self.regions.append(WholeRegion(node.name, target, CallText(target)))
             results = self._kernel(scope, node, given, name, len(self.regions) - 1, node.call)
         elif self.decided and node.op in LAYOUTS:

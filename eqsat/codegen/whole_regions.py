@@ -96,8 +96,8 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
             continue
         target, kernels = region.target, region.scope.plan.nodes
         given: list[Backend] = [backends[target]] if target in backends else []
-        if node.call:
-            texts.setdefault(target, {})[region.name] = trusted_call(node, origin, target)
+        if node.call is not None:
+            texts.setdefault(target, {})[region.name] = trusted_call(node.call, origin, target)
             given.append(RegionCallText(target, texts[target]))
         backend = None
         for candidate in given:
@@ -107,14 +107,14 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
                 break
             pairs = zip(kernels, region.scope.nodes, strict=True)
             left += [UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
-        has_calls = any(kernel.call for kernel in kernels)
+        has_calls = any(kernel.call is not None for kernel in kernels)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
             whole[node.op] = backend
     alone: dict[OpKey, tuple[str, PlanNode]] = {}
-    for node, origin in _called(saved, whole):
+    for node, origin, call in _called(saved, whole):
         target = saved.main.plan.targets[node.target]
-        trusted_call(node, origin, target)
+        trusted_call(call, origin, target)
         alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
     return ModelRegions(saved.regions, whole, alone, tuple(left))
 
@@ -150,7 +150,7 @@ def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> tuple
     copy = model.clone()
     scopes = [(model.graph, copy.graph), *((f, copy.functions[i]) for i, f in model.functions.items())]
     copies = {old: (new, inside) for one, inside in scopes for old, new in zip(one, inside, strict=True)}
-    for op, (_, origin) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
+    for op, (_, origin, _) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
         own = _alone(*copies[origin], op)
         copy.functions[own.identifier()] = own
     return copy, whole
@@ -167,13 +167,13 @@ def _pairs(scope: SavedScope) -> Iterator[tuple[PlanNode, ir.Node]]:
     return zip(scope.plan.nodes, scope.nodes, strict=True)
 
 
-def _called(saved: SavedPlan, whole: Container[OpKey]) -> Iterator[tuple[PlanNode, ir.Node]]:
-    """The kernels with a C call, outside of regions that stay whole."""
+def _called(saved: SavedPlan, whole: Container[OpKey]) -> Iterator[tuple[PlanNode, ir.Node, str]]:
+    """The kernels with a C call, and the call, outside of regions that stay whole."""
     apart = [f.scope for op, f in saved.regions.items() if op not in whole]
     for scope in (*apart, saved.main):
         for node, origin in _pairs(scope):
-            if node.call and node.op not in saved.regions and not has_subgraphs(node.attrs):
-                yield node, origin
+            if node.call is not None and node.op not in saved.regions and not has_subgraphs(node.attrs):
+                yield node, origin, node.call
 
 
 def _operators(kernels: tuple[PlanNode, ...]) -> Iterator[OpKey]:

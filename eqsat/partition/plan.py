@@ -25,7 +25,7 @@ class PlanNode:
         body: Definition of a composite, None for a plain operator.
         cost: Seconds.
         rule: Name of the rule that made it, empty for an operator of the input model.
-        call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
+        call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; None without one.
         family: Family of kernels of generated code that computes it; empty if the target names none.
         name: Name of the node in the model that the plan was read from. In a new plan, the name of a node of the input
             with the same result, so two nodes may have the same name; empty if there is none.
@@ -42,7 +42,7 @@ class PlanNode:
     body: Body | None = None
     cost: float = 0.0
     rule: str = ""
-    call: str = ""
+    call: str | None = None
     family: str = ""
     name: str = ""
     source: ir.Node | None = None

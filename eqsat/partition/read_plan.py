@@ -204,7 +204,7 @@ class _Reader:
             body,
             seconds_of(marks) or 0.0,
             marks.get(RULE, ""),
-            marks.get(CALL, ""),
+            marks.get(CALL),
             marks.get(FAMILY, ""),
             node.name or "",
         )

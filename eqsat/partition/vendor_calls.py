@@ -34,8 +34,8 @@ ABSENT = "NULL"
 _INFINITY = ("-INFINITY", "INFINITY")
 
 
-def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: TensorTypes) -> str:
-    """Text of the call for a chosen kernel; empty if its target's file gives none.
+def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: TensorTypes) -> str | None:
+    """Text of the call for a chosen kernel; None if its target's file gives none.
 
     Args:
         node: The call of a composite, or a plain operator.
@@ -47,15 +47,15 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Tensor
         TargetError: An expression of the call has no value here.
     """
     if node.composite is not None:
-        return _of_composite(node.composite, node, snapshot, outputs) if node.composite.composite.call_parts else ""
+        return _of_composite(node.composite, node, snapshot, outputs) if node.composite.composite.call_parts else None
     entries = [s for s in target.supports if not s.ops or node.op in s.ops]
     if node.kind != "op" or node.outputs or not any(entry.call_parts for entry in entries):
-        return ""
+        return None
     facts = [None if child is None else _facts(snapshot, child) for child in node.children]
     env = bind_operands(node.op, node.attrs, facts, [snapshot.types[node.eclass]])
     entry = next((entry for entry in entries if holds(entry.where, env) is None), None)
     if entry is None or not entry.call_parts:
-        return ""
+        return None
     numbers: list[str] = []
     for child in node.children:
         numbers.append(ABSENT if child is None else f"{{{sum(n != ABSENT for n in numbers)}}}")

@@ -318,7 +318,7 @@ class _Writer:
             op = node.op
             captured = {name: scope[vid] for name, vid in captured_values(self.plan, node).items()}
             attributes = make_attributes(op, node.attrs, captured, self.outer_names)
-        if node.call:
+        if node.call is not None:
             metadata[CALL] = node.call
         if node.family:
             metadata[FAMILY] = node.family
