@@ -184,7 +184,10 @@ def with_options(
         others: Defaults that differ from those.
     """
     stated = signature(origin).parameters
-    added = [stated[name].replace(default=others.get(name, stated[name].default)) for name in options.__annotations__]
+    added = [
+        stated[name].replace(kind=Parameter.KEYWORD_ONLY, default=others.get(name, stated[name].default))
+        for name in options.__annotations__
+    ]
     defaults = {parameter.name: parameter.default for parameter in added}
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.arguments import KINDS
+from eqsat.arguments import KINDS, with_options
 from eqsat.codegen.generation_options import Generation, ProgramOptions
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.stages.options import (
@@ -191,3 +191,25 @@ def test_what_torch_exports_is_a_model() -> None:
 def test_all_errors_have_one_public_base() -> None:
     with pytest.raises(eqsat.EqsatError):
         eqsat.optimize("no.onnx")
+
+
+class _Shared(TypedDict, total=False):
+    limit: int
+    trust: bool
+
+
+def test_a_function_receives_all_shared_keywords_with_the_stated_defaults() -> None:
+    def origin(limit: int = 30, trust: bool = True) -> None:
+        """States the defaults."""
+
+    @with_options(_Shared, origin, trust=False)
+    def function(first: int, *, own: int = 1, **given: Unpack[_Shared]) -> dict[str, int | bool]:
+        return {"first": first, "own": own, **given}
+
+    assert function(0) == {"first": 0, "own": 1, "limit": 30, "trust": False}
+    assert function(0, limit=2, trust=True) == {"first": 0, "own": 1, "limit": 2, "trust": True}
+    assert [(p.name, p.default) for p in signature(function).parameters.values()][1:] == [
+        ("own", 1),
+        ("limit", 30),
+        ("trust", False),
+    ]

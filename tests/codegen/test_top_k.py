@@ -54,7 +54,7 @@ def test_types(dtype: type, largest: bool):
 @pytest.mark.parametrize("largest", [False, True])
 def test_what_is_not_a_number(largest: bool):
     rng = np.random.default_rng(3)
-    x = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, -1.0], np.float32), (6, 40))
+    x = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0], np.float32), (6, 40))
     x[5] = np.nan
     for k in (1, 8, 40):
         _check(x, k, 1, largest)
