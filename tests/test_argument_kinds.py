@@ -203,7 +203,7 @@ def test_a_function_receives_all_shared_keywords_with_the_stated_defaults() -> N
         """States the defaults."""
 
     @with_options(_Shared, origin, trust=False)
-    def function(first: int, *, own: int = 1, **given: Unpack[_Shared]) -> dict[str, int | bool]:
+    def function(first: int, *, own: int = 1, **given: Unpack[_Shared]) -> dict[str, object]:
         return {"first": first, "own": own, **given}
 
     assert function(0) == {"first": 0, "own": 1, "limit": 30, "trust": False}
