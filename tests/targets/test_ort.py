@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import onnx
@@ -280,6 +280,53 @@ def test_signed_bytes_become_unsigned_ones(tmp_path: object) -> None:
     result.save(f"{tmp_path}/after.onnx")
     wanted, found = (session(f"{tmp_path}/{n}.onnx", LEVELS[1]).run(None, feeds)[0] for n in ("before", "after"))
     assert np.abs(found - wanted).max() <= 0.1001  # a step, where the float sum is near the middle between two
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    return op.Transpose(tensor, perm=[0, 2, 3, 1])
+
+
+def _channels_first(tensor: Tensor) -> Tensor:
+    return op.Transpose(tensor, perm=[0, 3, 1, 2])
+
+
+@pytest.mark.parametrize("host", ["ort", "c", "cpu"])
+def test_transpositions_of_bytes_meet_around_operators_of_floats(host: str, tmp_path: object) -> None:
+    scale, zero = np.float32(0.04), np.int8(-5)
+    dequantized = partial(op.DequantizeLinear, x_scale=scale, x_zero_point=zero)
+
+    def quantized(tensor: Tensor) -> Tensor:
+        return op.QuantizeLinear(tensor, scale, zero)
+
+    def convolved(tensor: Tensor, *shape: int) -> Tensor:
+        weight = op.DequantizeLinear(RNG.integers(-9, 10, shape, np.int8), np.float32(0.01), np.int8(0))
+        return op.Conv(tensor, weight)
+
+    first = convolved(dequantized(_channels_first(quantized(x(1, 14, 14, 32)))), 64, 32, 3, 3)
+    activated = op.HardSwish(dequantized(_channels_last(quantized(first))))
+    second = convolved(dequantized(_channels_first(quantized(activated))), 32, 64, 3, 3)
+    model = eqsat.graph(dequantized(quantized(second)))
+    result = eqsat.optimize(model, host=host)
+    # That of the input stays, unless kernels read channels last.
+    assert [node.op.name for node in result.plan.nodes].count("Transpose") <= 1
+    feeds = complete_inputs(model)
+    eqsat.save(model, f"{tmp_path}/before.onnx")
+    result.save(f"{tmp_path}/after.onnx")
+    before, after = (session(f"{tmp_path}/{n}.onnx", LEVELS[0]).run(None, feeds) for n in ("before", "after"))
+    for wanted, found in zip(before, after, strict=True):
+        assert np.abs(found - wanted).max() <= 0.0801  # two steps, one in each of two layers
+
+
+@pytest.mark.parametrize("channels", [16, 24, 64])
+def test_normalized_channels_are_a_convolution_of_each(channels: int, tmp_path: object) -> None:
+    mean, variance = w(channels), np.abs(w(channels)) + 0.5
+    normal = op.BatchNormalization(conv(1, channels // 2, 9, 7), w(channels), w(channels), mean, variance)
+    again = op.BatchNormalization(op.Relu(normal), w(channels), w(channels), mean, variance)
+    model = eqsat.graph(op.Conv(op.Relu(again), w(8, channels, 1, 1)))
+    result = eqsat.optimize(model, host="ort")
+    groups = [dict(node.attrs).get("group") for node in result.plan.nodes if node.op.name == "FusedConv"]
+    assert (channels in groups) == (channels % 16 == 0)
+    agrees(model, result, str(tmp_path))
 
 
 ZERO = np.uint8(3)
