@@ -19,6 +19,7 @@ from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
 from eqsat.schema.attributes import plain
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
@@ -360,9 +361,7 @@ class DataSizes:
             self._made("ReshapeSizes", call, form, [self.sizes.written(f"{call.name}_shape", shape)], [sizes])
             found = self._said(call, [*map(int, shape)], x.shape if keeps else (), greatest(total))
             self.sizes.reading(sizes, found, self._nodes)
-        y = ProgramTensor(
-            call.label(0), x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype), tuple(found)
-        )
+        y = ProgramTensor(call.label(0), to_dtype(x.dtype), tuple(found))
         self._made("Reshape", call, {}, [in_memory(call, x, self._nodes)], [y])
         return [y]
 

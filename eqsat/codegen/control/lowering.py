@@ -185,7 +185,3 @@ def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
 def _is_received(operand: ProgramOperand) -> bool:
     """Whether an operand becomes an input of the body's model; constants become part of it."""
     return isinstance(operand, ProgramTensor) or is_sizes(operand)
-
-
-def dtype_of(operand: ProgramOperand) -> ir.DataType:
-    return operand.dtype if isinstance(operand, ProgramTensor) else ir.DataType.from_numpy(operand.dtype)
