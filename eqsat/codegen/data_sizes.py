@@ -15,7 +15,7 @@ from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
-from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
+from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
 from eqsat.schema.attributes import plain
@@ -68,7 +68,7 @@ class DataSizes:
         Raises:
             Unbounded: A size has no greatest value.
         """
-        if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
+        if call.op.domain not in ("", opset.MICROSOFT) or not any(map(depends_on_inputs, call.operands)):
             return call
         if any(isinstance(x, ProgramTensor) and self.sizes.decide(x) for x in call.operands):
             # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
@@ -375,7 +375,7 @@ class DataSizes:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
         x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
         given = [starts, ends, axes, steps]
-        if x is None or starts is None or not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in given):
+        if x is None or starts is None or not any(map(depends_on_inputs, given)):
             return call
         try:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
@@ -429,10 +429,6 @@ def _array(values: Sequence[int]) -> np.ndarray:
     found = np.empty(len(values), object)
     found[:] = values
     return found
-
-
-def _is_data(operand: ProgramOperand) -> bool:
-    return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
 _COUNTED: dict[str, Callable[[DataSizes, OperatorCall], ProgramOperands | OperatorCall]] = {

@@ -14,6 +14,7 @@ from eqsat.codegen.loop_writer import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.dtypes import to_dtype
+from eqsat.schema.registration import registering
 from eqsat.schema.types import OpKey
 
 SpelledNodes = Callable[[ProgramNode], list[ProgramNode] | None]
@@ -23,15 +24,7 @@ _SPELLINGS: dict[OpKey, SpelledNodes] = {}
 
 def spelled(*names: str, domain: str = "") -> Callable[[SpelledNodes], SpelledNodes]:
     """Registers the spelling of operators."""
-
-    def add(spelling: SpelledNodes) -> SpelledNodes:
-        for name in names:
-            if OpKey(domain, name) in _SPELLINGS:
-                raise ValueError(f"{name} has two spellings")
-            _SPELLINGS[OpKey(domain, name)] = spelling
-        return spelling
-
-    return add
+    return registering(_SPELLINGS, names, domain, "has two spellings")
 
 
 def spell(node: ProgramNode) -> list[ProgramNode]:
