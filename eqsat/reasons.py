@@ -30,7 +30,6 @@ from eqsat.schema.free_sizes import within
 from eqsat.schema.opset import did_you_mean, name_hint
 from eqsat.search import Search
 from eqsat.stages.clock import LEAST_TIME, Clock
-from eqsat.stages.event import Progress
 from eqsat.stages.extract import extract
 from eqsat.stages.options import ReasonArguments, SearchOptions
 from eqsat.targets.find_targets import list_targets, load_targets
@@ -130,7 +129,7 @@ def nearest(search: Search, rule: Rule) -> MatchAttempt | None:
     return next(iter(explained(search, rule, places=1).places), None)
 
 
-def cost_without(search: Search, name: str, progress: Progress | None = None) -> float:
+def cost_without(search: Search, name: str) -> float:
     """Seconds of the cheapest program that is found without one of the rules.
 
     The e-graph cannot tell: what a rule united, further rules have built upon. So the search runs once more.
@@ -143,7 +142,7 @@ def cost_without(search: Search, name: str, progress: Progress | None = None) ->
         rewriting=tuple(rule for rule in loaded.rewriting if rule.name != name),
     )
     with declared(kept.operators), within(kept.sizes):
-        again = Search.of_loaded(kept, options, Clock(options.time_limit, progress), ())
+        again = Search.of_loaded(kept, options, Clock(options.time_limit), ())
     return again.extract(verify=False).cost
 
 

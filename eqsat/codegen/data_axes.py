@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
-from eqsat.codegen.shape_arithmetic import elements, is_sizes
+from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes
 from eqsat.ops.sets import operator_sets
 from eqsat.schema.attributes import plain
 from eqsat.schema.size import bounds
@@ -133,7 +133,7 @@ class DataAxes:
     def _sliced(self, call: OperatorCall) -> ProgramOperands | None:
         """A slice whose axes or steps are data: its first indices and steps stay in memory."""
         _, starts, ends, axes, steps = (call.operand(k) for k in range(5))
-        if not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in (axes, steps)):
+        if not (depends_on_inputs(axes) or depends_on_inputs(steps)):
             return None
         x = self._operand(call)
         rank = len(x.shape)

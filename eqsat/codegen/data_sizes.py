@@ -15,10 +15,11 @@ from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
-from eqsat.codegen.shape_arithmetic import elements, is_sizes, result_shape
+from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
 from eqsat.schema.attributes import plain
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_choices import largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
@@ -67,7 +68,7 @@ class DataSizes:
         Raises:
             Unbounded: A size has no greatest value.
         """
-        if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
+        if call.op.domain not in ("", opset.MICROSOFT) or not any(map(depends_on_inputs, call.operands)):
             return call
         if any(isinstance(x, ProgramTensor) and self.sizes.decide(x) for x in call.operands):
             # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
@@ -360,9 +361,7 @@ class DataSizes:
             self._made("ReshapeSizes", call, form, [self.sizes.written(f"{call.name}_shape", shape)], [sizes])
             found = self._said(call, [*map(int, shape)], x.shape if keeps else (), greatest(total))
             self.sizes.reading(sizes, found, self._nodes)
-        y = ProgramTensor(
-            call.label(0), x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype), tuple(found)
-        )
+        y = ProgramTensor(call.label(0), to_dtype(x.dtype), tuple(found))
         self._made("Reshape", call, {}, [in_memory(call, x, self._nodes)], [y])
         return [y]
 
@@ -376,7 +375,7 @@ class DataSizes:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
         x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
         given = [starts, ends, axes, steps]
-        if x is None or starts is None or not any(isinstance(b, ProgramTensor) or is_sizes(b) for b in given):
+        if x is None or starts is None or not any(map(depends_on_inputs, given)):
             return call
         try:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
@@ -430,10 +429,6 @@ def _array(values: Sequence[int]) -> np.ndarray:
     found = np.empty(len(values), object)
     found[:] = values
     return found
-
-
-def _is_data(operand: ProgramOperand) -> bool:
-    return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
 _COUNTED: dict[str, Callable[[DataSizes, OperatorCall], ProgramOperands | OperatorCall]] = {

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import onnx_ir as ir
-
 from eqsat.codegen.expressions.expression_table import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.loop_writer import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
+from eqsat.schema.dtypes import to_dtype
+from eqsat.schema.registration import registering
 from eqsat.schema.types import OpKey
 
 SpelledNodes = Callable[[ProgramNode], list[ProgramNode] | None]
@@ -24,15 +24,7 @@ _SPELLINGS: dict[OpKey, SpelledNodes] = {}
 
 def spelled(*names: str, domain: str = "") -> Callable[[SpelledNodes], SpelledNodes]:
     """Registers the spelling of operators."""
-
-    def add(spelling: SpelledNodes) -> SpelledNodes:
-        for name in names:
-            if OpKey(domain, name) in _SPELLINGS:
-                raise ValueError(f"{name} has two spellings")
-            _SPELLINGS[OpKey(domain, name)] = spelling
-        return spelling
-
-    return add
+    return registering(_SPELLINGS, names, domain, "has two spellings")
 
 
 def spell(node: ProgramNode) -> list[ProgramNode]:
@@ -63,6 +55,7 @@ def as_chain(node: ProgramNode) -> ProgramNode | None:
     full = [i for i in tensors if _shape(node.inputs[i]) == out.shape]
     first = (full or tensors or present)[0]
     anchor = node.inputs[first]
+    assert anchor is not None
     others = [i for i in present if i != first]
     numbers: list[int | None] = [None] * len(node.inputs)
     numbers[first] = 0
@@ -70,14 +63,9 @@ def as_chain(node: ProgramNode) -> ProgramNode | None:
         numbers[i] = 1 + k
     step = Step(node.operator, node.attributes, tuple(numbers), out.dtype)
     operands = [x for i in others if (x := node.inputs[i]) is not None]
-    chain = ProgramNode(node.name, IDENTITY, {}, [anchor], [out], _dtype(anchor), operands, [step])
+    chain = ProgramNode(node.name, IDENTITY, {}, [anchor], [out], to_dtype(anchor.dtype), operands, [step])
     return chain if is_scalar_epilogue(chain.provisional_task().epilogue) else None
 
 
 def _shape(x: ProgramOperand | None) -> tuple[int, ...]:
     return () if x is None else x.shape
-
-
-def _dtype(x: ProgramOperand | None) -> ir.DataType:
-    assert x is not None
-    return x.dtype if isinstance(x, ProgramTensor) else ir.DataType.from_numpy(x.dtype)

@@ -41,6 +41,7 @@ import onnx_ir as ir
 
 from eqsat.backends.region import Tensor
 from eqsat.codegen.isa import Isa
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.types import OpKey, Shape
 
 Halo = tuple[tuple[int, int], ...]
@@ -161,7 +162,7 @@ class Epilogue:
 
     def dtypes(self) -> list[ir.DataType]:
         """Element types of all values by number."""
-        operands = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in self.operands]
+        operands = [to_dtype(v.dtype) for v in self.operands]
         return [self.dtype, *operands, *(s.dtype for s in self.steps)]
 
 

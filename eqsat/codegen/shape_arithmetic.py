@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import ProgramOperand, ProgramTensor
+from eqsat.model.inference.sized_shapes import slice_start
 from eqsat.schema.size import Size, Undecided, bounds
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.types import KnownValue, OpKey
@@ -27,6 +28,11 @@ def is_sizes(operand: object) -> bool:
         and operand.dtype == object
         and any(isinstance(x, Size) for x in operand.reshape(-1))
     )
+
+
+def depends_on_inputs(operand: ProgramOperand | None) -> bool:
+    """Whether an operand is a tensor or has free sizes; others are constants."""
+    return isinstance(operand, ProgramTensor) or is_sizes(operand)
 
 
 def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[ProgramOperand | None]) -> np.ndarray | None:
@@ -306,16 +312,6 @@ _SHAPES: dict[str, Callable[[Mapping[str, Any], tuple[int, ...], _Given], _Shape
     "Tile": _tile,
     "TopK": _top_k,
 }
-
-
-def slice_start(start: int, step: int, n: int) -> int:
-    """The first index that a slice takes of an axis of a free size.
-
-    Raises:
-        Undecided: It depends on comparisons of sizes that C does not make.
-    """
-    at = start + n if start < 0 else start
-    return largest(smallest(at, n if step > 0 else n - 1), 0)
 
 
 def _sliced(operands: Sequence[ProgramOperand | None]) -> tuple[int, ...] | None:

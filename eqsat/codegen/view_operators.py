@@ -9,7 +9,8 @@ import numpy as np
 
 from eqsat.codegen.buffers import BufferPiece
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramTensor
-from eqsat.codegen.shape_arithmetic import elements, slice_start
+from eqsat.codegen.shape_arithmetic import elements
+from eqsat.model.inference.sized_shapes import slice_start
 from eqsat.schema.size import Undecided, bounds
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken

@@ -6,12 +6,12 @@ equal functions, and others get unique names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
 from eqsat.model.unused_names import Namer
-from eqsat.partition.calls import inner_nodes
+from eqsat.partition.calls import all_nodes
 from eqsat.partition.kept_remarks import parameters
 from eqsat.simplify.site import BodySite
 
@@ -123,13 +123,7 @@ def _content(function: ir.Function) -> bytes:
 
 def _rename(nodes: Iterable[ir.Node], names: dict[_Id, str]) -> None:
     """Lets calls, also those in bodies, call functions by other names."""
-    for node in _all(nodes):
+    for node in all_nodes(nodes):
         found = names.get(node.op_identifier())
         if found is not None:
             node.op_type = found
-
-
-def _all(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    for node in nodes:
-        yield node
-        yield from inner_nodes(node)

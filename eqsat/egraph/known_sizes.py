@@ -34,7 +34,7 @@ from eqsat.egraph.language import Constructor
 from eqsat.egraph.shape_operands import GATHER, RESHAPE, SHAPE, is_whole, literal_operands
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
-from eqsat.model.inference.shape_values import dimensions, propagate, sizes_of_shape
+from eqsat.model.inference.shape_values import content_key, dimensions, propagate, sizes_of_shape
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import default_attrs
@@ -128,7 +128,7 @@ class KnownSizes:
                 self._read_runs(encoding.number[value], types)
         if node.constructor.op == SHAPE and node.operands[0] is not None:
             self._read_runs(node.operands[0], types)
-        found = self._runs.get(_content(sizes.reshape(-1)))
+        found = self._runs.get(content_key(sizes.reshape(-1)))
         if found is not None and (node.constructor.op != SHAPE or found.tensor != node.operands[0]):
             self.parts[result] = found
 
@@ -141,7 +141,7 @@ class KnownSizes:
                 sizes = sizes_of_shape("Shape", (("end", end), ("start", start)), dims or ())
                 if _are_known(sizes):
                     self._runs.setdefault(
-                        _content(sizes), SizeRun(tensor, start, None if end == len(dims or ()) else end)
+                        content_key(sizes), SizeRun(tensor, start, None if end == len(dims or ()) else end)
                     )
 
     def read_first(self, encoding: Encoding, types: Sequence[int | None]) -> None:
@@ -153,7 +153,7 @@ class KnownSizes:
         """
         first: dict[Hashable, int] = {}
         same = {
-            k: first.setdefault((types[k], _content(array)), k)
+            k: first.setdefault((types[k], content_key(array)), k)
             for k, array in self.sizes.items()
             if types[k] is not None and _are_known(array)
         }
@@ -172,7 +172,7 @@ class KnownSizes:
         values: list[int | None],
     ) -> None:
         tables, op = self.tables, node.constructor.op
-        key = (node.constructor, node.number, ids, *map(_content, arrays))
+        key = (node.constructor, node.number, ids, *map(content_key, arrays))
         if key not in self._answers:
             try:
                 found = infer_types(op, node.attrs, known, arrays, len(node.results))
@@ -293,11 +293,3 @@ def _is_vaguer(known: TensorType, other: TensorType) -> bool:
 def _are_known(sizes: np.ndarray) -> bool:
     """Whether each element is a number or a size."""
     return all(isinstance(x, Size) or is_whole(x) for x in sizes.flat)
-
-
-def _content(array: np.ndarray | None) -> Hashable:
-    if array is None:
-        return None
-    if array.dtype != object:
-        return array.dtype, array.shape, array.tobytes()
-    return array.shape, tuple((type(x), x) for x in array.reshape(-1).tolist())

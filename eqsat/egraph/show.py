@@ -18,15 +18,11 @@ from eqsat.schema.types import OpKey
 _REST = 2  # operands that `xs...` represents in the text
 
 
-def egg_text(definition: Rule | Composite, target: str = "") -> str:
+def egg_text(definition: Rule | Composite) -> str:
     """The egglog commands of a rule or of a target's composite, one paragraph per clause.
 
     The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: the matches, the signatures that Python must
     answer, and its answers.
-
-    Args:
-        definition: The rule or composite.
-        target: Name of the composite's target.
     """
     roots = definition.left if isinstance(definition, Rule) else definition.patterns
     constructors: dict[OpKey, list[Constructor]] = {}
@@ -39,7 +35,7 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
     if isinstance(definition, Rule):
         clauses = list(compiler.rule(definition, 1))
     else:
-        clauses = list(compiler.composite(definition, target, 1))
+        clauses = list(compiler.composite(definition, "", 1))
     paragraphs = []
     for i, clause in enumerate(clauses):
         clause.key = definition.name.replace(".", "_") + (f"_{i}" if len(clauses) > 1 else "")

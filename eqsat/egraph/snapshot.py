@@ -51,6 +51,10 @@ class Snapshot:
     unfit: frozenset[int] = frozenset()
     ids: Mapping[Any, int] = field(default_factory=dict)
 
+    def is_fixed(self, eclass: int) -> bool:
+        """Whether a class does not depend on the model's inputs."""
+        return self.constant[eclass] or self.value[eclass] is not None
+
 
 _NO_OP = OpKey("", "")
 

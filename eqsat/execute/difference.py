@@ -11,7 +11,7 @@ import onnx_ir as ir
 NumericsName = Literal["exact", "lsb", "real", "approximate"]
 """``"exact"``: equal to the bit except for the payload of a NaN; otherwise within the tolerance of the element type."""
 
-_RTOL = {
+NATIVE = {
     "float64": 1e-9,
     "float32": 1e-4,
     "float16": 1e-2,
@@ -22,7 +22,8 @@ _RTOL = {
 Rounding errors of a sum grow with its terms, not with its result. A relative error of each element therefore has no
 meaning near zero; errors are relative to the scale of the tensor.
 """
-_RTOL_TINY = 0.25  # 8 bits and less: three bits of mantissa at most
+COARSE = 0.25
+"""The same for floats of 8 bits and less, which have three bits of mantissa at most."""
 _ATOL_QUANTIZED = 1.0  # a float that is rounded to an integer may be rounded to either side
 
 
@@ -124,7 +125,12 @@ def _tolerance(
         return 0.0, _ATOL_QUANTIZED if dtype.itemsize <= 2 else 0.0
     if dtype.kind in "bOUS":
         return 0.0, 0.0
-    return _RTOL.get(dtype.name, _RTOL["float32"] if dtype.itemsize > 2 else _RTOL_TINY), step * _ATOL_QUANTIZED
+    return relative_tolerance(dtype), step * _ATOL_QUANTIZED
+
+
+def relative_tolerance(dtype: np.dtype) -> float:
+    """Allowed difference of two floats of a type, relative to the largest magnitude in the tensor."""
+    return NATIVE.get(dtype.name, NATIVE["float32"] if dtype.itemsize > 2 else COARSE)
 
 
 def is_integer(dtype: np.dtype) -> bool:
@@ -136,7 +142,7 @@ def is_integer(dtype: np.dtype) -> bool:
 def _compare_arrays(
     name: str, a: np.ndarray, b: np.ndarray, numerics: NumericsName, rtol: float, atol: float
 ) -> Difference:
-    error, scale = _error(a, b)
+    error, scale = absolute_differences(a, b), 0.0 if a.dtype.kind in "OUS" else magnitude(a)
     worst = float(error.max(initial=0.0))
     beyond = error > rtol * scale + atol
     if numerics == "exact" and not is_integer(a.dtype) and a.dtype.kind not in "bOUSc":
@@ -158,26 +164,28 @@ def _compare_arrays(
     )
 
 
-def _error(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
-    """Absolute differences, and the scale of relative ones."""
+def absolute_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Absolute differences of elements; infinite between texts that differ."""
     if a.dtype.kind in "OUS":
-        return np.where(a == b, 0.0, np.inf), 0.0
+        return np.where(a == b, 0.0, np.inf)
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
         # 64 bits do not fit a float: the larger less the smaller, as unsigned numbers, cannot overflow.
         larger, smaller = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
-        return (larger - smaller).astype(np.float64), _largest(a)
+        with np.errstate(over="ignore"):  # The sum wraps around to the right number; scalars would warn.
+            return np.asarray(larger - smaller).astype(np.float64)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    x, y = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
+        x, y = a.astype(wide), b.astype(wide)
         error = np.abs(x - y)
     # Equal infinities and NaN in both are not a difference, NaN or infinity in one is.
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error)), _largest(a)
+    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
 
 
-def _largest(array: np.ndarray) -> float:
-    magnitude = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
-    return float(np.max(magnitude, where=np.isfinite(magnitude), initial=0.0))
+def magnitude(array: np.ndarray) -> float:
+    """The largest finite magnitude."""
+    sizes = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
+    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
 
 
 def _incomparable(name: str, reason: str) -> Difference:

@@ -32,7 +32,7 @@ def require_old_enough(formulation: MappedProblem, pricing: Pricing, encoding: E
     own = iter(formulation.original_nodes)
     for node in encoding.nodes:
         classes = [snapshot.refs[encoding.values[r]] for r in node.results]
-        if all(snapshot.constant[c] or snapshot.value[c] is not None for c in classes):
+        if all(map(snapshot.is_fixed, classes)):
             continue
         enode = snapshot.nodes[next(own)]
         position = formulation.position.get(enode.eclass)

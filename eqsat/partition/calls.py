@@ -44,6 +44,13 @@ def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
                 yield from inner_nodes(inner)
 
 
+def all_nodes(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """Nodes with those of their subgraphs, each before them."""
+    for node in nodes:
+        yield node
+        yield from inner_nodes(node)
+
+
 def is_function(op: OpKey) -> bool:
     """Whether eqsat itself defines the operator as a function."""
     return find_function(op) is not None

@@ -153,7 +153,7 @@ class _Constants:
 
     def need(self, classes: Iterable[int]) -> None:
         for eclass in classes:
-            if eclass not in self.found and (self.snapshot.constant[eclass] or self.snapshot.value[eclass] is not None):
+            if eclass not in self.found and self.snapshot.is_fixed(eclass):
                 self.found[eclass] = self._tensor(eclass)
 
     def _tensor(self, eclass: int) -> ir.TensorProtocol:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,7 +14,7 @@ from eqsat.model.inlining import inline_calls
 from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.written_definitions import with_definitions
-from eqsat.partition.calls import inner_nodes
+from eqsat.partition.calls import all_nodes
 from eqsat.partition.plan import PlanNode
 from eqsat.partition.read_plan import read_plan, region_target
 from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, RANGES, TARGET, is_own_domain
@@ -134,10 +134,10 @@ def inline(model: ir.Model, *, operators: bool = True, whole: Container[OpKey] =
     _inline(result, goes)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
-        used = {node.domain for node in _all_nodes(scope)}
+        used = {node.domain for node in all_nodes(scope)}
         for domain in [d for d in scope.opset_imports if is_own_domain(d) and d not in used]:
             del scope.opset_imports[domain]
-        for node in _all_nodes(scope):
+        for node in all_nodes(scope):
             # A region that stays keeps its C call.
             kept = "" if region_target(result.functions.get(node.op_identifier())) is None else CALL
             for key in [k for k in node.metadata_props if k.startswith(PREFIX) and k != kept]:
@@ -154,9 +154,3 @@ def _is_piece(function: ir.Function) -> bool:
 
 def _is_part(function: ir.Function) -> bool:
     return function.domain == PARTS_DOMAIN
-
-
-def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:
-    for node in scope:
-        yield node
-        yield from inner_nodes(node)

@@ -19,6 +19,7 @@ from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
 from eqsat.partition.call_sizes import NO_VALUE, DimensionNames
+from eqsat.partition.written_operators import facts_of_class
 from eqsat.rules import ast
 from eqsat.rules.ast import RESULT, Expr, Target
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate, holds
@@ -51,7 +52,7 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Tensor
     entries = [s for s in target.supports if not s.ops or node.op in s.ops]
     if node.kind != "op" or node.outputs or not any(entry.call_parts for entry in entries):
         return None
-    facts = [None if child is None else _facts(snapshot, child) for child in node.children]
+    facts = [None if child is None else facts_of_class(snapshot, child) for child in node.children]
     env = bind_operands(node.op, node.attrs, facts, [snapshot.types[node.eclass]])
     entry = next((entry for entry in entries if holds(entry.where, env) is None), None)
     if entry is None or not entry.call_parts:
@@ -83,19 +84,13 @@ def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, 
         if child is None:
             continue
         if name is not None:
-            env[name] = _facts(snapshot, child)
+            env[name] = facts_of_class(snapshot, child)
             if name not in holes or holes[name] in written:
                 holes[name] = f"{{{number}}}"
         number += 1
     names = DimensionNames(_types(node, snapshot), outputs)
     place, kernel = str(instance.composite.place), f"{instance.target}.{instance.composite.name}"
     return _Filling(env, holes, names, place, kernel).text(instance.composite.call_parts)
-
-
-def _facts(snapshot: Snapshot, eclass: int) -> TensorFacts:
-    value = snapshot.value[eclass]
-    fixed = snapshot.constant[eclass] or value is not None
-    return TensorFacts(snapshot.types[eclass], None if value is None else value.numpy(), fixed)
 
 
 def _types(node: ENode, snapshot: Snapshot) -> list[TensorType | None]:

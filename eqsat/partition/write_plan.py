@@ -22,7 +22,7 @@ from eqsat.model.kept_floats import KEPT, may_be_rounded
 from eqsat.model.outputs import required_outputs
 from eqsat.model.unused_names import Namer
 from eqsat.partition.call_sizes import DimensionNames, with_list
-from eqsat.partition.calls import add_called_functions, inner_nodes
+from eqsat.partition.calls import add_called_functions, all_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.inherited import own_metadata
 from eqsat.partition.kept_remarks import keep_remarks
@@ -136,9 +136,8 @@ class _Writer:
                 actual=f"{twice[0]}.{twice[1]}",
                 hint="inline a partitioned model before optimizing it again",
             )
-        domains = {node.domain for node in self.nodes} | {"", *(f.domain for f in functions)}
+        domains = {node.domain for node in all_nodes(self.nodes)} | {"", *(f.domain for f in functions)}
         domains.update(domain for f in functions for domain in f.opset_imports)
-        domains.update(node.domain for top in self.nodes for node in inner_nodes(top))
         imports = {d: original.opset_imports.get(d, opset.opset_version(d)) for d in sorted(domains)}
         graph = ir.Graph(
             inputs,
@@ -256,7 +255,7 @@ class _Writer:
                     scope[vid] = make_value(self.names.of[vid], self.plan.types.get(vid))
             body.append(self._kernel(index, scope, {}))
         op = OpKey(function_domain(target), region.name)
-        domains = dict.fromkeys(("", *(n.domain for top in body for n in (top, *inner_nodes(top)))))
+        domains = dict.fromkeys(("", *(node.domain for node in all_nodes(body))))
         graph = ir.Graph(
             formal,
             [scope[vid] for vid in region.outputs],

@@ -38,7 +38,7 @@ def written_operator(
     assert isinstance(written.operator.op, OpKey)
     operands = {name: child for name, child in zip(instance.leaves, node.children, strict=True) if name is not None}
     env = instance.names(types)
-    env |= {name: _facts(snapshot, child) for name, child in operands.items() if child is not None}
+    env |= {name: facts_of_class(snapshot, child) for name, child in operands.items() if child is not None}
     inputs = tuple(operands.get(arg.name) if isinstance(arg, ast.Name) else None for arg in written.operator.args)
     outputs = tuple(None if k is None else produced[k] for k in written.outputs)
     return PlanNode(
@@ -79,7 +79,7 @@ def _attributes(
         ) from error
 
 
-def _facts(snapshot: Snapshot, eclass: int) -> TensorFacts:
+def facts_of_class(snapshot: Snapshot, eclass: int) -> TensorFacts:
+    """What expressions of rule and target files can learn of a class."""
     value = snapshot.value[eclass]
-    fixed = snapshot.constant[eclass] or value is not None
-    return TensorFacts(snapshot.types[eclass], None if value is None else value.numpy(), fixed)
+    return TensorFacts(snapshot.types[eclass], None if value is None else value.numpy(), snapshot.is_fixed(eclass))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WORK = 1_000_000
 """Limit of the solver, in its own unit, for one pair of elements."""
-_COMPARISONS = {"Less": "__lt__", "LessOrEqual": "__le__", "Equal": "__eq__"}
 
 
 class Reals:

@@ -58,14 +58,14 @@ def find_roundings(snapshot: Snapshot, scheme: Scheme) -> Roundings:
     rounded: dict[int, frozenset[int]] = {}
     constants: dict[int, frozenset[int]] = {}
     for position, eclass in zip(approximated(scheme), snapshot.quantized, strict=True):
-        held = constants if _is_fixed(snapshot, eclass) else rounded
+        held = constants if snapshot.is_fixed(eclass) else rounded
         held[eclass] = held.get(eclass, frozenset()) | {unit_of[position]}
     _add_moved(snapshot, rounded)
     _add_derived(snapshot, constants)
     payers: list[list[int]] = [[] for _ in units]
     inner = InnerClasses(snapshot)
     for n, node in enumerate(snapshot.nodes):
-        if _is_fixed(snapshot, node.eclass):
+        if snapshot.is_fixed(node.eclass):
             continue
         due: set[int] = set()
         for eclass, children in (*inner.of(node), (node.eclass, node.children)):
@@ -104,17 +104,13 @@ def _units(scheme: Scheme) -> tuple[dict[int, int], tuple[tuple[int, ...], ...]]
     return unit_of, tuple(map(tuple, found))
 
 
-def _is_fixed(snapshot: Snapshot, eclass: int) -> bool:
-    return snapshot.constant[eclass] or snapshot.value[eclass] is not None
-
-
 def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
     """Adds classes of moved integers that represent a float tensor outside of the scheme."""
     # Tuples are such classes as well, because splitting moves values.
     read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" or n.kind == "part"]
     named = frozenset(rounded)
     waiting = dict.fromkeys(
-        n.children[0] for n in read if n.children[0] not in named and not _is_fixed(snapshot, n.eclass)
+        n.children[0] for n in read if n.children[0] not in named and not snapshot.is_fixed(n.eclass)
     )
     changed = True
     while changed:
@@ -142,7 +138,7 @@ def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> No
     }
     readers: dict[int, list[ENode]] = {}
     for node in snapshot.nodes:
-        if _is_fixed(snapshot, node.eclass) and node.kind in ("op", "part"):
+        if snapshot.is_fixed(node.eclass) and node.kind in ("op", "part"):
             for child in node.children:
                 if child is not None:
                     readers.setdefault(child, []).append(node)

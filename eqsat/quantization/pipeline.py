@@ -24,6 +24,7 @@ from eqsat.quantization.noise import Noise, measure_noise
 from eqsat.quantization.noise_limits import required_decibel
 from eqsat.quantization.options import QuantizationOptions
 from eqsat.quantization.prepare import folded, surviving
+from eqsat.quantization.restrict import is_float
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.schemes import most_accurate, scheme_of
@@ -124,7 +125,7 @@ def _prepared(
 ) -> _Prepared:
     bound, ranges = split_dims(search.dims)
     original = load(source, dims=bound, values=search.values)
-    required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
+    required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if is_float(v)])
     data = _repeatable(calibration, original, options.samples)
     sizes = calibrated_sizes(original, ranges, first_samples(data, original, options.samples))
     floats = folded(original, search, sizes)
@@ -157,10 +158,6 @@ def _with_provenance(
     result: QuantizationResult, source: GivenModel, model: ir.Model, loaded: LoadedInput | None
 ) -> QuantizationResult:
     return replace(result, summary=replace(result.summary, made=provenance(source, model, loaded)))
-
-
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> CalibrationData:

@@ -104,7 +104,7 @@ def floats_inside(snapshot: Snapshot, outputs: Iterable[ir.Value]) -> set[int]:
     for n, node in enumerate(snapshot.nodes):
         if node.kind in ("input", "const", "part"):
             continue
-        reads = [c for c in node.children if c is not None and not _fixed(snapshot, c)]
+        reads = [c for c in node.children if c is not None and not snapshot.is_fixed(c)]
         if _quantizes(node) and set(reads) <= inputs:
             continue
         if _dequantizes(node) and node.eclass in roots:
@@ -126,7 +126,7 @@ def without_integer_form(snapshot: Snapshot, model: ir.Model) -> list[tuple[ir.N
     found = []
     for node in model.graph:
         for value in node.outputs:
-            if not value.name or not is_float(value) or _fixed(snapshot, snapshot.refs[value]):
+            if not value.name or not is_float(value) or snapshot.is_fixed(snapshot.refs[value]):
                 continue
             if not any(_from_integers(snapshot, c) for c in rounded.get(snapshot.refs[value], ())):
                 found.append((node, value))
@@ -137,7 +137,7 @@ def _from_integers(snapshot: Snapshot, eclass: int) -> bool:
     """Whether an e-node of the class reads nothing but integers at run time."""
     for n in snapshot.classes[eclass]:
         node = snapshot.nodes[n]
-        reads = [c for c in node.children if c is not None and not _fixed(snapshot, c)]
+        reads = [c for c in node.children if c is not None and not snapshot.is_fixed(c)]
         if reads and eclass not in reads and not any(_floating(snapshot, c) for c in reads):
             return True
     return False
@@ -149,10 +149,6 @@ def _quantizes(node: ENode) -> bool:
 
 def _dequantizes(node: ENode) -> bool:
     return node.kind == "op" and node.op.name == "DequantizeLinear"
-
-
-def _fixed(snapshot: Snapshot, eclass: int) -> bool:
-    return snapshot.constant[eclass] or snapshot.value[eclass] is not None
 
 
 def _floating(snapshot: Snapshot, eclass: int) -> bool:

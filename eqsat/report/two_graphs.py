@@ -43,15 +43,15 @@ def _before(priced: PricedGraph) -> Graph:
     snapshot, encoding = pricing.snapshot, priced.saturated.saturation.encoding
     host = pricing.costs.targets[0].name
 
-    def fixed(eclass: int) -> bool:
-        return snapshot.constant[eclass] or snapshot.value[eclass] is not None
-
     def named(number: int) -> str:
         value = encoding.values[number]
         eclass = snapshot.refs[value]
-        return _typed("" if fixed(eclass) else value.name or "", snapshot.types[eclass])
+        return _typed("" if snapshot.is_fixed(eclass) else value.name or "", snapshot.types[eclass])
 
-    running = [n for n in encoding.nodes if not all(fixed(snapshot.refs[encoding.values[r]]) for r in n.results)]
+    def fixed(number: int) -> bool:
+        return snapshot.is_fixed(snapshot.refs[encoding.values[number]])
+
+    running = [n for n in encoding.nodes if not all(map(fixed, n.results))]
     nodes = [GraphNode("input", v.name or "", "", host, (), (named(encoding.number[v]),)) for v in encoding.inputs]
     makers = {encoding.number[v]: i for i, v in enumerate(encoding.inputs)}
     edges: dict[tuple[int, int], None] = {}

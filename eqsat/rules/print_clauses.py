@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from eqsat.rules import declarations as s
-from eqsat.rules.print_term import WIDTH, flat, lines, quote
+from eqsat.rules.print_term import WIDTH, flat, lines, prefixed, quote
 
 INDENT = 4
 _REASONS = 60
@@ -92,16 +92,12 @@ def _definition(definition: s.Definition, indent: int) -> Iterator[PrintedPiece]
         yield from _clause(clause, indent + INDENT)
 
 
-def _after(prefix: str, text: list[str]) -> list[str]:
-    return [prefix + text[0], *text[1:]]
-
-
 def _side(side: s.Side, indent: int) -> PrintedPiece:
     if not side.arrow:
         return PrintedPiece(side.span, _roots(side.roots, indent), indent)
     indent += INDENT
     text = _roots(side.roots, indent + len(side.arrow) + 2)
-    return PrintedPiece(side.span, _after(f"{side.arrow}  ", text), indent, joins="  ")
+    return PrintedPiece(side.span, prefixed(f"{side.arrow}  ", text), indent, joins="  ")
 
 
 def _roots(roots: tuple[s.Root, ...], indent: int) -> list[str]:
@@ -130,7 +126,7 @@ def _where(where: s.Where, indent: int) -> Iterator[PrintedPiece]:
             text = [*text[:-1], f"{text[-1]},"]
         span = s.Span(row[0].span.first, row[-1].span.last)
         if i == 0:
-            yield PrintedPiece(s.Span(where.span.first, span.last), _after("where ", text), indent)
+            yield PrintedPiece(s.Span(where.span.first, span.last), prefixed("where ", text), indent)
         else:
             yield PrintedPiece(span, text, inside)
 
@@ -216,7 +212,7 @@ def _clause(clause: s.ParsedClause, indent: int) -> Iterator[PrintedPiece]:
             yield from _where(clause, indent)
         case s.Cost():
             text = lines(clause.expr, indent + len("cost "), indent + len("cost "))
-            yield PrintedPiece(clause.span, _after("cost ", text), indent)
+            yield PrintedPiece(clause.span, prefixed("cost ", text), indent)
         case s.Call():
             texts = [t.text for t in clause.texts]
             inside = " " * (indent + len("call "))
@@ -224,7 +220,7 @@ def _clause(clause: s.ParsedClause, indent: int) -> Iterator[PrintedPiece]:
         case s.Annotate():
             yield PrintedPiece(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
         case s.WrittenClause():
-            yield PrintedPiece(clause.span, _after("as ", _roots((clause.root,), indent + len("as "))), indent)
+            yield PrintedPiece(clause.span, prefixed("as ", _roots((clause.root,), indent + len("as "))), indent)
 
 
 def _filled(head: str, words: list[str]) -> list[str]:

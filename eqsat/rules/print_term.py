@@ -120,9 +120,9 @@ def lines(term: ast.Term, first: int, indent: int, least: int = _BIND) -> list[s
         return _enclosed(lines(term, first + 1, indent + 1))
     match term:
         case ast.Bind():
-            return _prefixed(f"{term.name}: ", lines(term.value, first + len(term.name) + 2, indent))
+            return prefixed(f"{term.name}: ", lines(term.value, first + len(term.name) + 2, indent))
         case ast.Keyword():
-            return _prefixed(f"{term.name}=", lines(term.value, first + len(term.name) + 1, indent))
+            return prefixed(f"{term.name}=", lines(term.value, first + len(term.name) + 1, indent))
         case ast.Parentheses():
             return _enclosed(lines(term.inner, first + 1, indent + 1))
         case ast.Alternatives() if all(isinstance(option, ast.Name | ast.Member) for option in term.options):
@@ -151,7 +151,8 @@ def lines(term: ast.Term, first: int, indent: int, least: int = _BIND) -> list[s
             return [text]
 
 
-def _prefixed(prefix: str, inner: list[str]) -> list[str]:
+def prefixed(prefix: str, inner: list[str]) -> list[str]:
+    """Lines with a text before the first."""
     return [prefix + inner[0], *inner[1:]]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.execute.difference import magnitude
 from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.wide import smallest_normal
 from eqsat.schema.dtypes import FLOATS
-from eqsat.verify.judge_values import Perturbed, magnitude
+from eqsat.verify.judge_values import Perturbed
 from eqsat.verify.oracle import Failed
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import CallOperator, Programs, wide, widened

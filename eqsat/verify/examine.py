@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.execute.difference import is_integer, magnitude
 from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.verify import judge_values
@@ -116,7 +117,7 @@ class Examiner:
 
     def _note(self, left: np.ndarray, right: np.ndarray, style: Style) -> None:
         if style.is_ordinary and left.dtype.kind not in "bOUS":
-            error, scale = judge_values.distance(left, right), judge_values.magnitude(left)
+            error, scale = judge_values.distance(left, right), magnitude(left)
             finite = error[np.isfinite(error)]
             if finite.size and scale:
                 self.worst = max(self.worst, float(finite.max()) / scale)
@@ -190,7 +191,7 @@ class Examiner:
         if not mask.any():
             return None
         self._suspect(piece, sample, style)
-        integer = judge_values.is_integer(left.dtype) or left.dtype.kind == "b"
+        integer = is_integer(left.dtype) or left.dtype.kind == "b"
         if not integer and precise and not style.is_ordinary:
             # float64 has seen no difference, and large and tiny numbers may leave the type's range between operators.
             return None

@@ -15,16 +15,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
+from eqsat.execute.difference import COARSE, absolute_differences, is_integer, magnitude, relative_tolerance
 from eqsat.ops.evaluate import TensorValue
 
-NATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""Relative to the largest magnitude of a tensor, in its own type."""
 WIDE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}
 """Relative to the element, in float64: some roundings of constants in the narrowest type."""
-COARSE = 0.25
-"""Relative tolerance of floats of 8 bits and less."""
 STRICT = 16
 """Units in the last place of a tensor's largest magnitude, where nothing may change a value."""
 SAFETY = 8.0
@@ -82,11 +78,6 @@ def incomparable(left: TensorValue, right: TensorValue) -> ValueDifference | Non
     )
 
 
-def is_integer(dtype: np.dtype) -> bool:
-    """Integers, including those of 2 and 4 bits, which numpy does not classify as integers."""
-    return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
-
-
 def beyond(left: np.ndarray, right: np.ndarray, *, strict: bool, lsb: int) -> np.ndarray:
     """Elements that differ by more than their type allows.
 
@@ -99,7 +90,7 @@ def beyond(left: np.ndarray, right: np.ndarray, *, strict: bool, lsb: int) -> np
     if is_integer(left.dtype):
         return np.asarray(distance(left, right) > (lsb if left.dtype.itemsize <= 2 and not strict else 0))
     error = distance(left, right)
-    rtol = NATIVE.get(left.dtype.name, NATIVE["float32"] if left.dtype.itemsize > 2 else COARSE)
+    rtol = relative_tolerance(left.dtype)
     if strict and left.dtype.kind == "f":
         rtol = STRICT * float(np.finfo(left.dtype).eps)
     return np.asarray(error > rtol * magnitude(left))
@@ -138,25 +129,8 @@ def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> ValueDi
 
 
 def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Absolute differences; 0 between equal infinities and between NaN, infinite where one is not finite."""
-    if left.dtype.kind in "bOUS":
-        return np.where(left == right, 0.0, np.inf)
-    if left.dtype.kind in "iu" and left.dtype.itemsize == 8:
-        larger, smaller = np.maximum(left, right).astype(np.uint64), np.minimum(left, right).astype(np.uint64)
-        with np.errstate(over="ignore"):  # The sum wraps around to the right number; scalars would warn.
-            return np.asarray(larger - smaller).astype(np.float64)
-    wide = np.complex128 if left.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):
-        x, y = left.astype(wide), right.astype(wide)
-        error = np.abs(x - y)
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
-
-
-def magnitude(array: np.ndarray) -> float:
-    """The largest finite magnitude."""
-    sizes = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
-    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+    """Absolute differences, infinite between truth values that differ."""
+    return np.where(left == right, 0.0, np.inf) if left.dtype.kind == "b" else absolute_differences(left, right)
 
 
 def narrowest(names: Iterable[str]) -> float:

@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.wide import smallest_normal
 from eqsat.schema.dtypes import limits
 from eqsat.schema.types import TensorType
 
@@ -165,8 +165,3 @@ def _integers(
     else:
         values = rng.integers(max(low, -9), few, shape, endpoint=True) * int(np.clip(style.scale, 1, top // 16))
     return np.clip(values, max(low, -(2**62)), top).astype(dtype.numpy())
-
-
-def smallest_normal(dtype: ir.DataType) -> float:
-    """Smallest normal number of a float type."""
-    return float(ml_dtypes.finfo(dtype.numpy()).smallest_normal)

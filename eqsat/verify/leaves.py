@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.execute.difference import magnitude
 from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.properties import value_inputs
 from eqsat.ops.traits import Trait
-from eqsat.verify import judge_values
 from eqsat.verify.leaf_samples import Style, draw
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import Programs
@@ -85,9 +85,9 @@ def factors(programs: Programs, piece: ComparedPiece, values: Mapping[int, Tenso
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "fV" or not value.size:
                 continue
             if k is not None and programs.dynamic[k]:
-                peak = max(peak, judge_values.magnitude(value))
+                peak = max(peak, magnitude(value))
             elif value.size <= MOST_ELEMENTS:
-                marks.append(judge_values.magnitude(value))
+                marks.append(magnitude(value))
         for mark in marks:
             if 0 < peak < 2 * mark < np.inf and mark < 1e30:
                 found.setdefault(2.0 ** np.ceil(np.log2(4 * mark / peak)))

@@ -8,9 +8,9 @@ from typing import TypeGuard
 import ml_dtypes
 import numpy as np
 
+from eqsat.execute.difference import is_integer
 from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.properties import value_inputs
-from eqsat.verify.judge_values import is_integer
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import CallOperator, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
 

@@ -17,7 +17,7 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.limits import LastGuard
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExecutionError, LimitError, VerificationError
-from eqsat.execute.difference import Difference
+from eqsat.execute.difference import COARSE, NATIVE, Difference
 from eqsat.execute.inputs import complete_inputs
 from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.plan import Plan
@@ -357,7 +357,7 @@ def _tolerance(strict: bool, model: ir.Model) -> str:
     names = {v.dtype.numpy().name for v in model.graph.outputs if v.dtype is not None and v.dtype.is_floating_point()}
     if strict:
         return "exact except for the order of additions"
-    rtol = max((judge_values.NATIVE.get(n, judge_values.COARSE) for n in names), default=0.0)
+    rtol = max((NATIVE.get(n, COARSE) for n in names), default=0.0)
     return (
         f"{rtol:g} of a tensor's largest magnitude; {judge_values.narrowest(names):g} of each element in float64"
         if names

@@ -26,6 +26,7 @@ from eqsat.backends.onednn.description import (
     Post,
 )
 from eqsat.backends.region import Dequantized, Operator, RegionOperand, Tensor
+from eqsat.schema.registration import registering
 from eqsat.schema.types import OpKey, Shape
 
 LINEAR = "dnnl_eltwise_linear"
@@ -298,15 +299,7 @@ MAPPINGS: dict[OpKey, Mapping_] = {}
 
 def mapping(*names: str, domain: str = "") -> Callable[[Mapping_], Mapping_]:
     """Register a function that maps operators."""
-
-    def register(function: Mapping_) -> Mapping_:
-        for name in names:
-            if OpKey(domain, name) in MAPPINGS:
-                raise ValueError(f"{name} is mapped twice")
-            MAPPINGS[OpKey(domain, name)] = function
-        return function
-
-    return register
+    return registering(MAPPINGS, names, domain, "is mapped twice")
 
 
 def tensor(operand: RegionOperand | None) -> Tensor:

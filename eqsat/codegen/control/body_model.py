@@ -14,6 +14,7 @@ from eqsat.model.shadowing import defined_names, defined_values
 from eqsat.model.unused_names import unused
 from eqsat.partition.subgraphs import bind_graph
 from eqsat.schema.attributes import tensor_of
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import as_dim
 
@@ -54,7 +55,7 @@ def body_model(
             continue
         if isinstance(operand, ProgramTensor):
             copy.inputs.append(value)
-        dtype = operand.dtype if isinstance(operand, ProgramTensor) else _dtype(operand)
+        dtype = to_dtype(operand.dtype)
         value.type, value.shape = ir.TensorType(dtype), ir.Shape(list(map(as_dim, operand.shape)))
         if isinstance(operand, np.ndarray):
             value.const_value = tensor_of(operand, dtype, value.name)
@@ -92,9 +93,3 @@ def _returned(graph: ir.Graph, value: ir.Value, name: str) -> ir.Value:
     graph.append(node)
     node.outputs[0].name, node.outputs[0].type = name, value.type
     return node.outputs[0]
-
-
-def _dtype(operand: np.ndarray) -> ir.DataType:
-    if operand.dtype == object or operand.dtype.kind in "US":
-        return ir.DataType.STRING
-    return ir.DataType.from_numpy(operand.dtype)

@@ -15,12 +15,13 @@ import onnx_ir as ir
 
 from eqsat.codegen.control.border_sizes import ReceivedSizes
 from eqsat.codegen.control.control_node import OperandSource
-from eqsat.codegen.control.lowering import Lowering, dtype_of
+from eqsat.codegen.control.lowering import Lowering
 from eqsat.codegen.found_sizes import Unbounded
 from eqsat.codegen.program import Program, ProgramOperand, ProgramTensor
 from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.model.shadowing import defined_values
 from eqsat.model.unused_names import unused
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, is_free, substituted, symbols
@@ -137,7 +138,7 @@ class GrowingBody:
             x, source = given[self.states[k]]
             shape = (*x.shape[:a], size, *x.shape[a + 1 :])
             name = x.name if isinstance(x, ProgramTensor) else ""
-            given[self.states[k]] = ProgramTensor(name, dtype_of(x), shape), source
+            given[self.states[k]] = ProgramTensor(name, to_dtype(x.dtype), shape), source
         return lowering.lowered(self.graph, given, self.results)
 
     def _changed(self, program: Program) -> list[StateAxis]:
@@ -145,7 +146,7 @@ class GrowingBody:
         last = [tensor for _, tensor in program.outputs][1 : 1 + len(self.states)]
         found: list[StateAxis] = []
         for k, (x, y) in enumerate(zip(self._initial(), last, strict=True)):
-            if len(x.shape) != len(y.shape) or dtype_of(x) != y.dtype:
+            if len(x.shape) != len(y.shape) or to_dtype(x.dtype) != y.dtype:
                 continue
             for a, (n, m) in enumerate(zip(x.shape, y.shape, strict=True)):
                 if (k, a) in self.inner:

@@ -19,13 +19,14 @@ from eqsat.codegen.control.control_node import (
     Sink,
 )
 from eqsat.codegen.control.growing_values import GrowingBody
-from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of
+from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering
 from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements
 from eqsat.codegen.shapes import type_of
 from eqsat.schema.attributes import attr
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import bounds
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import greatest, symbols, typical
@@ -240,7 +241,7 @@ class LoopLowering(Lowering):
         for k, first, last in zip(states, initial, values, strict=False):
             assert first is not None
             shape = self._last_shape(len(outputs), first, last, rounds)
-            if shape is None or last.dtype != dtype_of(first):
+            if shape is None or last.dtype != to_dtype(first.dtype):
                 reason = f"a carried value of {self.node.op} that changes from {type_of(first)} to {type_of(last)}"
                 self.problems.add(reason, self.node.name)
                 refused = True
@@ -350,7 +351,7 @@ class LoopLowering(Lowering):
             axis = _at(in_axes, k - first) % len(x.shape)
             cut = self._moved(x, (axis, *(a for a in range(len(x.shape)) if a != axis)))
             rounds = cut.shape[0] if k == first else smallest(rounds, cut.shape[0])
-            slice_ = ProgramTensor(name, dtype_of(cut), cut.shape[1:])
+            slice_ = ProgramTensor(name, to_dtype(cut.dtype), cut.shape[1:])
             given.append((slice_, OperandSource("slice", self.operand(cut), bool(_at(in_back, k - first)))))
         rows = [k for k in range(first, len(self.node.used)) if self.node.used[k]]
         found = self.lowered(graph, given, [*range(first), *rows])
@@ -417,7 +418,7 @@ def _is_true(condition: ProgramOperand | None) -> bool:
 
 
 def _like(name: str, operand: ProgramOperand) -> ProgramTensor:
-    return ProgramTensor(name, dtype_of(operand), operand.shape)
+    return ProgramTensor(name, to_dtype(operand.dtype), operand.shape)
 
 
 def _ints(attrs: Mapping[str, object], name: str) -> Sequence[int]:

@@ -16,7 +16,7 @@ from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Program, ProgramNode, ProgramOperand, ProgramTensor
-from eqsat.codegen.shape_arithmetic import is_sizes
+from eqsat.codegen.shape_arithmetic import depends_on_inputs, is_sizes
 from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes
@@ -121,16 +121,16 @@ class Lowering(ABC):
         inside = {name: self.sizes.operand(x) for name, x in captured.items()}
         own = [self.sizes.operand(x) for x, _ in given]
         kinds = [(x, source.kind) for x, source in given] + [(x, "operand") for x in captured.values()]
-        ranges = [self._between(x, kind) for x, kind in kinds if _is_received(x)]
+        ranges = [self._between(x, kind) for x, kind in kinds if depends_on_inputs(x)]
         program = self.bodies.lower(self.node.name, graph, own, inside, results, self.sizes.ranges, ranges)
         if program is None:
             return None
-        sources = [source for x, source in given if _is_received(x)]
+        sources = [source for x, source in given if depends_on_inputs(x)]
         # A tensor of which only the sizes are used is not read.
         sources += [
             OperandSource("operand", self.operand(x)) if isinstance(x, ProgramTensor) else OperandSource("round")
             for x in captured.values()
-            if _is_received(x)
+            if depends_on_inputs(x)
         ]
         return program, dict(zip(program.inputs, sources, strict=True))
 
@@ -180,12 +180,3 @@ class Lowering(ABC):
 def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
     """Names of the outer values that one of the bodies reads."""
     return next(v.captured for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
-
-
-def _is_received(operand: ProgramOperand) -> bool:
-    """Whether an operand becomes an input of the body's model; constants become part of it."""
-    return isinstance(operand, ProgramTensor) or is_sizes(operand)
-
-
-def dtype_of(operand: ProgramOperand) -> ir.DataType:
-    return operand.dtype if isinstance(operand, ProgramTensor) else ir.DataType.from_numpy(operand.dtype)

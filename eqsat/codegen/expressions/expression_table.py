@@ -19,6 +19,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
+from eqsat.schema.registration import registering
 from eqsat.schema.types import OpKey
 
 
@@ -56,28 +57,12 @@ _VECTOR: dict[OpKey, VectorExpression] = {}
 
 def expression(*names: str, domain: str = "") -> Callable[[Scalar], Scalar]:
     """Register the decorated function as the scalar expression of operators."""
-
-    def add(function: Scalar) -> Scalar:
-        for name in names:
-            if OpKey(domain, name) in _SCALAR:
-                raise ValueError(f"{name} has two expressions")
-            _SCALAR[OpKey(domain, name)] = function
-        return function
-
-    return add
+    return registering(_SCALAR, names, domain, "has two expressions")
 
 
 def vector_expression(*names: str, domain: str = "") -> Callable[[VectorExpression], VectorExpression]:
     """Register the decorated function as the float vector expression of operators."""
-
-    def add(function: VectorExpression) -> VectorExpression:
-        for name in names:
-            if OpKey(domain, name) in _VECTOR:
-                raise ValueError(f"{name} has two vector expressions")
-            _VECTOR[OpKey(domain, name)] = function
-        return function
-
-    return add
+    return registering(_VECTOR, names, domain, "has two vector expressions")
 
 
 def is_elementwise(operator: OpKey) -> bool:

@@ -20,7 +20,7 @@ from eqsat.model.inference.containers import TAKES_ELEMENT, element_type
 from eqsat.model.inference.index_ranges import keep_elements
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
 from eqsat.model.inference.inlined_bodies import without_calls
-from eqsat.model.inference.shape_values import FOLLOWED, propagate
+from eqsat.model.inference.shape_values import FOLLOWED, content_key, propagate
 from eqsat.model.inference.size_names import SizeNames, dims_of
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.validate.extent import check_type
@@ -157,7 +157,7 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
     values = _values(run, op, inputs[: len(node.inputs)])
     graph = node.graph
     flat = attrs if graph is None else without_calls(attrs, run.functions, graph.opset_imports)
-    key = (op, flat, tuple(types), tuple(map(_content, values)), len(node.outputs))
+    key = (op, flat, tuple(types), tuple(map(content_key, values)), len(node.outputs))
     if key not in run.answers:
         found = infer_types(op, flat, types, values, len(node.outputs), place=place)
         if op in CARRIED:
@@ -173,15 +173,6 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
     found, results = run.answers[key]
     run.values.update({v: x for v, x in zip(node.outputs, results, strict=False) if x is not None})
     return found
-
-
-def _content(value: np.ndarray | None) -> Hashable:
-    """A key that is the same for equal values only."""
-    if value is None:
-        return None
-    if value.dtype != object:
-        return value.dtype, value.shape, value.tobytes()
-    return value.shape, tuple((type(x), x) for x in value.reshape(-1).tolist())
 
 
 def _body_types(run: _Pass, graph: ir.Graph, given: Sequence[TensorType | None]) -> Sequence[TensorType | None]:

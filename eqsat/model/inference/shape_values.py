@@ -12,7 +12,7 @@ sizes like any other elements.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,13 @@ def propagate(
     )
 
 
-def is_sizes(value: object) -> bool:
-    """Whether a value has an element that is no number."""
-    return isinstance(value, np.ndarray) and value.dtype == object and not isinstance(value.flat[0], str | bytes)
+def content_key(value: np.ndarray | None) -> Hashable:
+    """A key that is the same for equal values only."""
+    if value is None:
+        return None
+    if value.dtype != object:
+        return value.dtype, value.shape, value.tobytes()
+    return value.shape, tuple((type(x), x) for x in value.reshape(-1).tolist())
 
 
 def dimensions(known: TensorType) -> list[SizeElement] | None:

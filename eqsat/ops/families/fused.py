@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
-from eqsat.ops.families.activations import ENDINGS, gelu, gelu_kernel, sigmoid
+from eqsat.ops.families.activations import ENDINGS, gelu, gelu_kernel, swish
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
 from eqsat.ops.families.matmul import gemm, matmul
@@ -19,7 +19,7 @@ from eqsat.ops.families.unary import of_one
 from eqsat.ops.mean_or_zero import mean
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
-from eqsat.ops.numpy_kernel import Fallback, in_blocks, in_single
+from eqsat.ops.numpy_kernel import Fallback, in_single
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.sampling import fused
@@ -41,13 +41,6 @@ def bias_gelu(attrs: Attributes, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
 def fast_gelu(attrs: Attributes, x: np.ndarray, bias: _Optional = None) -> np.ndarray:
     """GELU by tanh, of ``x + bias``."""
     return gelu_kernel({"approximate": "tanh"}, x if bias is None else x + bias)
-
-
-@in_blocks
-@in_single
-def quick_gelu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """``x`` times the sigmoid of ``alpha x``."""
-    return x * sigmoid(x * x.dtype.type(attrs["alpha"]))
 
 
 @in_single
@@ -184,7 +177,7 @@ declare("Gelu", domain=MICROSOFT, numpy=of_one(gelu), traits=UNARY | ELEMENTARY 
     typed_like=Like("Gelu"))
 declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Add", (0, 1)))
 declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Identity"))
-declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY | ELEMENTARY, sampling=sample.activation,
+declare("QuickGelu", domain=MICROSOFT, numpy=swish, traits=UNARY | ELEMENTARY, sampling=sample.activation,
     typed_like=Like("Identity"))
 declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=need_broadcasting,
     typed_like=Like("Sum", (0, 1, 2)))

@@ -27,7 +27,7 @@ from eqsat.codegen.kernels.bytes.weights import FoldedWeights, by_channel, fold,
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.ops.windows import Windows, windows
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, to_dtype
 from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
@@ -102,7 +102,7 @@ def understood(task: Task, *, computed: bool = False) -> Convolution | None:
     x, weights = task.inputs[0], task.inputs[place]
     if not isinstance(x, View) or weights is None or isinstance(weights, View) != computed:
         return None
-    w_type = weights.dtype if isinstance(weights, View) else ir.DataType.from_numpy(weights.dtype)
+    w_type = to_dtype(weights.dtype)
     if x.dtype not in BYTES or w_type not in BYTES or x.rank < 3:
         return None
     if task.outputs[0] is None or 0 in (*x.shape, *weights.shape, *task.output.shape):

@@ -7,13 +7,13 @@ that is quantized into channels last, one side is gathered or scattered element 
 from __future__ import annotations
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.c_values import Vector
 from eqsat.codegen.kernels.bytes.conv import kernel, pointer_types
 from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.epilogue_steps import is_supported
-from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.loops.elementwise import flattened, wants_of_chain
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.schema.dtypes import BYTES
@@ -28,12 +28,6 @@ def accepts(task: Task) -> bool:
     if not isinstance(x, View) or task.outputs[0] is None or task.output.elements < 2:
         return False
     return any(t in BYTES for t in task.epilogue.dtypes()) and is_supported(task.epilogue)
-
-
-def wants(task: Task) -> Wants:
-    """The order of axes of the anchor; each operand's memory may become the result's."""
-    operands = [(-1 - k, 0) for k, operand in enumerate(task.epilogue.operands) if isinstance(operand, View)]
-    return Wants(outputs=(Want(follows=0),), in_place=((0, 0), *operands))
 
 
 def _vector_axis(y: View, others: list[Shape]) -> int:
@@ -102,4 +96,4 @@ def _pointer(types: dict[str, str], name: str) -> str:
     return f"{'' if name == 'y0' else 'const '}{types[name]} *"
 
 
-FAMILY = register(Family("elementwise bytes", (IDENTITY,), accepts, generate, wants, rank=20))
+FAMILY = register(Family("elementwise bytes", (IDENTITY,), accepts, generate, wants_of_chain, rank=20))

@@ -27,7 +27,7 @@ from eqsat.codegen.kernels.bytes.scratch import Scratch
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, to_dtype
 from eqsat.schema.types import OpKey, Shape
 
 _MS = "com.microsoft"
@@ -98,7 +98,7 @@ def _has_matrices(task: Task) -> bool:
     a, b = task.inputs[0], task.inputs[_RIGHT[task.operator.name]]
     if not isinstance(a, View) or b is None or len(a.shape) < 2 or len(b.shape) < 2 or task.outputs[0] is None:
         return False
-    b_type = b.dtype if isinstance(b, View) else ir.DataType.from_numpy(b.dtype)
+    b_type = to_dtype(b.dtype)
     if a.dtype not in BYTES or b_type not in BYTES or 0 in (*a.shape, *b.shape, *task.output.shape):
         return False
     return isinstance(b, View) or math.prod(b.shape[:-2]) == 1

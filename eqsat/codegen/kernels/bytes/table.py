@@ -17,8 +17,8 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, GeneratedKernel, Step, Task, View
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.bytes.byte_names import finish
-from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
-from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.bytes.elementwise import IDENTITY
+from eqsat.codegen.kernels.loops.elementwise import flattened, wants_of_chain
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import Program, ProgramNode, ProgramTensor
 from eqsat.errors import EqsatError
@@ -107,7 +107,7 @@ def _steps(table: np.ndarray) -> np.ndarray:
     return np.concatenate([halves[:, :1], halves[:, 1:] ^ halves[:, :-1]], axis=1).ravel()
 
 
-FAMILY = register(Family("table of bytes", (IDENTITY,), accepts, generate, wants, rank=30))
+FAMILY = register(Family("table of bytes", (IDENTITY,), accepts, generate, wants_of_chain, rank=30))
 
 
 # ---- spelling ------------------------------------------------------------------------------------------

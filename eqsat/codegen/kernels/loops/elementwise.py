@@ -76,6 +76,12 @@ def _flat(operand: _Operand, strides: Shape, groups: list[list[int]], shape: Sha
     return full.transpose(*rest, *order).reshape([1 if s == 0 else n for s, n in zip(steps, sizes, strict=True)])
 
 
+def wants_of_chain(task: Task) -> Wants:
+    """The order of axes of the anchor; each operand's memory may become the result's."""
+    operands = [(-1 - k, 0) for k, operand in enumerate(task.epilogue.operands) if isinstance(operand, View)]
+    return Wants(outputs=(Want(follows=0),), in_place=((0, 0), *operands))
+
+
 def flattened(task: Task) -> Task:
     """The chain with as few axes as its operands allow, in the order of the output's memory."""
     y = task.output

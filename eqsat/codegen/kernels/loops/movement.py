@@ -16,7 +16,7 @@ from eqsat.codegen.kernel_templates import Template, TemplateResult, TemplateTen
 from eqsat.codegen.kernels.loops.blocks import AxisRun, Block, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramOperand
-from eqsat.codegen.shape_arithmetic import slice_start
+from eqsat.model.inference.sized_shapes import slice_start
 from eqsat.schema.size import Undecided
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken

@@ -24,6 +24,7 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dimension import broadcast_shapes
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size_choices import smallest
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey, Shape
@@ -76,13 +77,9 @@ def _shape(task: Task, index: int) -> Shape:
     return _split(x.shape, x.shape, _heads(task, index))[0]
 
 
-def _dtype(x: View | np.ndarray) -> ir.DataType:
-    return x.dtype if isinstance(x, View) else ir.DataType.from_numpy(x.dtype)
-
-
 def _accepts(task: Task) -> bool:
     given = [x for x in task.inputs[:3] if x is not None]
-    if len(given) < 3 or any(_dtype(x) != _FLOAT or len(x.shape) != len(given[0].shape) for x in given):
+    if len(given) < 3 or any(to_dtype(x.dtype) != _FLOAT or len(x.shape) != len(given[0].shape) for x in given):
         return False
     if task.outputs[0] is None or any(y is not None for y in task.outputs[1:]) or task.epilogue.steps:
         return False
@@ -99,14 +96,14 @@ def _accepts(task: Task) -> bool:
     if k[:3] != v[:3] or q[0] != k[0] or q[3] != k[3]:
         return False
     lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
-    if lengths is not None and (_dtype(lengths) != _INT64 or lengths.shape != (q[0],)):
+    if lengths is not None and (to_dtype(lengths.dtype) != _INT64 or lengths.shape != (q[0],)):
         return False
     return not task.has(_MASK) or _is_mask(task.inputs[_MASK], (*q[:3], k[2]))
 
 
 def _is_mask(mask: View | np.ndarray | None, scores: Shape) -> bool:
     """Whether it holds a number or a bool for the first keys of each query."""
-    if mask is None or _dtype(mask) not in (_FLOAT, _BOOL) or not 2 <= len(mask.shape) <= 4:
+    if mask is None or to_dtype(mask.dtype) not in (_FLOAT, _BOOL) or not 2 <= len(mask.shape) <= 4:
         return False
     try:
         return broadcast_shapes(mask.shape[:-1], scores[:-1]) == scores[:-1]
@@ -118,7 +115,7 @@ def _placed(task: Task, index: int, constants: list[np.ndarray]) -> _Place:
     """An operand where it lies; a constant becomes a parameter."""
     x = task.inputs[index]
     assert x is not None
-    c = c_types.storage(_dtype(x)) if index in (_MASK, _LENGTHS) else "float"
+    c = c_types.storage(to_dtype(x.dtype)) if index in (_MASK, _LENGTHS) else "float"
     if isinstance(x, View):
         return _Place(f"x{index}", x.shape, x.strides, c)
     constants.append(x)
@@ -271,7 +268,7 @@ def _joined(
     first = parts[0]
     if len(parts) == 1 and result is None:
         return first
-    dtype = first.dtype if isinstance(first, ProgramTensor) else ir.DataType.from_numpy(first.dtype)
+    dtype = to_dtype(first.dtype)
     if result is None:
         shape = (*first.shape[:2], sum(x.shape[2] for x in parts), first.shape[3])
         result = ProgramTensor(f"{node.name}_{len(made)}_joined", dtype, shape)

@@ -122,11 +122,11 @@ def channels_last(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
-def nhwc(task: Task, around: Halo = (), pad: float = 0) -> Wants:
+def nhwc(task: Task, around: Halo = ()) -> Wants:
     """Input and output with the channels innermost, room around the input; operands may become the result."""
     order = channels_last(task.output.rank)
     operands = tuple((-1 - k, 0) for k, o in enumerate(task.epilogue.operands) if isinstance(o, View))
-    return Wants((Want(order=order, strict=True, halo=around, pad=pad),), (Want(order=order, strict=True),), operands)
+    return Wants((Want(order=order, strict=True, halo=around),), (Want(order=order, strict=True),), operands)
 
 
 def bias(task: Task, outputs: int) -> np.ndarray:

@@ -14,9 +14,9 @@ import onnx_ir as ir
 from eqsat.codegen import c_types
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.isa_names import finish
-from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, GeneratedKernel, Task, View
 from eqsat.codegen.kernel_text import render
-from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.loops.elementwise import flattened, wants_of_chain
 from eqsat.codegen.kernels.shared.copies import copied
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
@@ -41,12 +41,6 @@ def _accepts(task: Task) -> bool:
     if not task.epilogue.steps:
         return x.dtype == y.dtype == ir.DataType.FLOAT
     return is_vector_epilogue(task.epilogue, halves=True)
-
-
-def _wants(task: Task) -> Wants:
-    """The order of axes of the anchor; each operand's memory may become the result's."""
-    operands = [(-1 - k, 0) for k, operand in enumerate(task.epilogue.operands) if isinstance(operand, View)]
-    return Wants(outputs=(Want(follows=0),), in_place=((0, 0), *operands))
 
 
 def _moves(loops: list[NestLoop], strides: Shape) -> str:
@@ -141,4 +135,4 @@ def _kernel(text: str, epilogue: VectorEpilogue, isa: Isa, scratch: int = 0) -> 
     return GeneratedKernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
 
-register(Family("elementwise vectors", (OpKey("", "Identity"),), _accepts, _generate, _wants, rank=10))
+register(Family("elementwise vectors", (OpKey("", "Identity"),), _accepts, _generate, wants_of_chain, rank=10))

@@ -33,6 +33,7 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     write,
 )
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey, Shape
 
@@ -83,13 +84,13 @@ def _rank(value: View | np.ndarray | None) -> int:
     return -1 if value is None else len(value.shape)
 
 
-def _dtype(value: View | np.ndarray) -> ir.DataType:
-    return value.dtype if isinstance(value, View) else ir.DataType.from_numpy(value.dtype)
-
-
 def _accepts(task: Task) -> bool:
     given = [v for v in task.inputs if v is not None]
-    if task.output.dtype != _FLOAT or any(_dtype(v) != _FLOAT or 0 in v.shape for v in given) or 0 in task.output.shape:
+    if (
+        task.output.dtype != _FLOAT
+        or any(to_dtype(v.dtype) != _FLOAT or 0 in v.shape for v in given)
+        or 0 in task.output.shape
+    ):
         return False
     a, b, attributes = task.inputs[0], task.inputs[1], task.attributes
     if _rank(a) < 2 or _rank(b) < 2 or not (isinstance(a, View) or isinstance(b, View)):

@@ -31,6 +31,7 @@ from eqsat.codegen.kernels.vectors.recurrent_weights import RecurrentWeights
 from eqsat.codegen.parallel import STAGES
 from eqsat.codegen.shape_arithmetic import is_sizes
 from eqsat.ops.families.recurrent import Activation, activations
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size_questions import any_free, is_free, typical
 from eqsat.schema.types import OpKey, Shape
 
@@ -52,7 +53,7 @@ def accepts_floats(task: Task, *numbers: int) -> bool:
     if lengths is not None and (dtype_of(task, _LENGTHS) != ir.DataType.INT32 or is_sizes(lengths)):
         return False
     given = [v for v in (*(task.inputs[k] for k in numbers if task.has(k)), *task.outputs) if v is not None]
-    dtypes_given = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given]
+    dtypes_given = [to_dtype(v.dtype) for v in given]
     if any(dtype != _FLOAT for dtype in dtypes_given) or task.epilogue.steps or any(0 in v.shape for v in given):
         return False
     weights = [v for v in task.inputs[1:4] if isinstance(v, View)]

@@ -18,6 +18,7 @@ from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import NestLoop
 from eqsat.codegen.kernels.vectors import short_rows, softmax_of_columns
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, preceded, store
+from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey, Shape
 
@@ -165,7 +166,7 @@ def _accepts_normalization(task: Task) -> bool:
     if not is_float_row(task) or task.attributes.get("stash_type", 1) != 1:
         return False
     axis, given = _axis(task), task.inputs[1:]
-    types = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given if v is not None]
+    types = [to_dtype(v.dtype) for v in given if v is not None]
     if any(t != _FLOAT for t in types) or any(v is not None and len(v.shape) > task.view(0).rank - axis for v in given):
         return False
     # Operands of steps need not be contiguous over several axes.
