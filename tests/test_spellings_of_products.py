@@ -186,3 +186,21 @@ def test_all_spellings_have_one_cost(family: str, host: str) -> None:
         costs[name] = result.cost
     if host in hosts:
         assert costs == pytest.approx(dict.fromkeys(costs, min(costs.values())), rel=1e-6)
+
+
+def test_squares_as_products_and_as_powers_have_one_cost() -> None:
+    weights = Weights()
+    first, second = weights(64, 64), weights(64, 64)
+
+    def network(square: Step) -> Tensor:
+        return op.MatMul(square(op.MatMul(eqsat.input("x", (8, 64)), first)), second)
+
+    costs: list[float] = []
+    for square in (lambda x: x * x, lambda x: op.Pow(x, np.float32(2.0))):
+        model = load(eqsat.graph(network(square)))
+        result = eqsat.optimize(model, targets=["dnnl"])
+        feed = random_inputs(model, seed=1)
+        for found, wanted in zip(result.run(feed).values(), run_ort(model, feed), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        costs.append(result.cost)
+    assert costs[0] == pytest.approx(costs[1], rel=1e-9)

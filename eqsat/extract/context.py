@@ -22,7 +22,7 @@ import numpy as np
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.program_cost import HOST
 from eqsat.extract.reduce.class_dominators import Dominators, members
-from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
+from eqsat.extract.split import LEAST_CLASSES, reach_and_enclosed
 
 INF = float("inf")
 LARGEST = 60
@@ -67,8 +67,7 @@ def find_context(problem: Problem, dominators: Dominators) -> SharedClasses | No
     """The classes that keep most others from being separators; None if no small set does."""
     if problem.budgets or problem.classes < 2 * LEAST_CLASSES:
         return None
-    reach = reach_of(problem, dominators)
-    enclosed = enclosed_sets(problem, dominators, reach)
+    reach, enclosed = reach_and_enclosed(problem, dominators)
     shared = Counter(
         mask & ~own
         for mask, own in zip(reach, enclosed, strict=True)

@@ -6,7 +6,9 @@ costs (dynamic programming over separators). Launches add up as well: the cut sp
 computes k, which is charged on one side only. The time for long networks becomes linear in their length.
 
 Outputs of the model may lie below k, such as the keys and values that a decoder keeps: the part below brings them to
-the host. They have to be computed whether or not the part above uses k, so every program must contain such a k.
+the host. They have to be computed whether or not the part above uses k, so every program must contain such a k. An
+output that no class reads can lie on either side. We take it to lie below the nearest class of every program that needs
+all that the output shares with others: so the results of the steps of a network do not keep the steps together.
 
 A class that costs nothing wherever it may be read is *free*: each part that reads it has it. On an accelerator it ties
 readers together to one region. If one region could have it in two parts, each would be charged a launch. It cannot if
@@ -16,6 +18,7 @@ well, the separator too, and the cut through that is charged once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,8 +62,7 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
 
 def _cut(problem: Problem, dominators: Dominators, least: int, free: frozenset[int]) -> list[Part]:
     everything = [c for c in range(problem.classes) if c not in free]
-    reach = reach_of(problem, dominators, free)
-    enclosed = enclosed_sets(problem, dominators, reach, free)
+    reach, enclosed = reach_and_enclosed(problem, dominators, free)
 
     def of_part(own: int) -> list[int]:
         classes = members(own, problem.classes).tolist()
@@ -122,7 +124,41 @@ def _is_counted_once(problem: Problem, dominators: Dominators, parts: list[Part]
     return True
 
 
-def reach_of(problem: Problem, dominators: Dominators, free: frozenset[int] = frozenset()) -> list[int]:
+def reach_and_enclosed(
+    problem: Problem, dominators: Dominators, free: frozenset[int] = frozenset()
+) -> tuple[list[int], list[int]]:
+    """Per class the mask of the classes at and below it, and of those that other classes reach only through it."""
+    reach = _reach_of(problem, dominators, free, {})
+    enclosed = _enclosed_sets(problem, dominators, reach, free, {})
+    side = _side_roots(problem, dominators, reach, enclosed)
+    if not side:
+        return reach, enclosed
+    reach = _reach_of(problem, dominators, free, side)
+    return reach, _enclosed_sets(problem, dominators, reach, free, side)
+
+
+def _side_roots(
+    problem: Problem, dominators: Dominators, reach: list[int], enclosed: list[int]
+) -> dict[int, list[int]]:
+    """By class the roots that are taken to lie below it."""
+    roots = set(problem.roots)
+    always = members(dominators.of_roots(), problem.classes).tolist()
+    always.sort(key=lambda c: (reach[c].bit_count(), c))
+    found: dict[int, list[int]] = {}
+    for root in sorted(roots):
+        if any(other != root and reach[other] >> root & 1 for other in roots):
+            continue
+        shared = reach[root] & ~enclosed[root]
+        above = (c for c in always if not reach[root] >> c & 1 and shared & ~reach[c] == 0)
+        nearest = next(above, None) if shared else None
+        if nearest is not None:
+            found.setdefault(nearest, []).append(root)
+    return found
+
+
+def _reach_of(
+    problem: Problem, dominators: Dominators, free: frozenset[int], side: Mapping[int, Sequence[int]]
+) -> list[int]:
     """Per class the mask of the classes at and below it, without free ones."""
     reach = [1 << c for c in range(problem.classes)]
     changed = True
@@ -134,10 +170,12 @@ def reach_of(problem: Problem, dominators: Dominators, free: frozenset[int] = fr
                 for child in problem.children[node]:
                     if child not in free:
                         mask |= reach[child]
+            for root in side.get(c, ()):
+                mask |= reach[root]
             if mask != reach[c]:
                 reach[c] = mask
-                # Inputs come first in the order, so that only cycles need another round.
-                changed = changed or dominators.ring_of[c] >= 0
+                # Inputs come first in the order, so that only cycles and roots at a side need another round.
+                changed = changed or bool(side) or dominators.ring_of[c] >= 0
     return reach
 
 
@@ -147,8 +185,12 @@ def _has_its_roots(problem: Problem, dominators: Dominators, reach: list[int], k
     return not below or any(dominators.of_class[r] >> klass & 1 for r in problem.roots if r not in below)
 
 
-def enclosed_sets(
-    problem: Problem, dominators: Dominators, reach: list[int], free: frozenset[int] = frozenset()
+def _enclosed_sets(
+    problem: Problem,
+    dominators: Dominators,
+    reach: list[int],
+    free: frozenset[int],
+    side: Mapping[int, Sequence[int]],
 ) -> list[int]:
     """Per class the mask of the classes that other classes reach only through it, itself included, without free ones.
 
@@ -165,7 +207,7 @@ def enclosed_sets(
             highest.append(root)
     graph.add_edges_from((top, root) for root in highest)
     for c, options in enumerate(dominators.options):
-        below = {k for node in options for k in problem.children[node]} - free - {c}
+        below = {k for node in options for k in problem.children[node]}.union(side.get(c, ())) - free - {c}
         graph.add_edges_from((c, k) for k in sorted(below))
     parent = nx.immediate_dominators(graph, top)
     sets = [1 << c for c in range(top + 1)]

@@ -23,7 +23,7 @@ from eqsat.extract.shared import SharedSearch
 from eqsat.extract.solve import solve
 from eqsat.extract.split import split
 from tests.extract.networks import Builder
-from tests.extract.oracle import INF, cost, optimum
+from tests.extract.oracle import INF, cost, optimum, recurrent_problem
 
 Costs = list[float]
 
@@ -164,6 +164,44 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
     assert context_ is not None
     rest, _, _ = rest_problem(problem, context_, next(context_.states()), {})
     assert 9 not in [part.root for part in split(rest, Dominators(rest), least=3)]
+
+
+def steps_with_outputs(steps: int, seed: int | None = None) -> Problem:
+    """A recurrent network whose steps have an output each, and whose input costs nothing to copy."""
+    whole = recurrent_problem(steps, None if seed is None else random.Random(seed))
+    top = whole.classes - 1
+    assert whole.node_class.tolist().count(top) == 1
+    assert int(whole.node_class[-1]) == top
+    copies = whole.copy_in[:-1].copy()
+    copies[0] = 0.0
+    return replace(
+        whole,
+        classes=top,
+        node_class=whole.node_class[:-1],
+        children=whole.children[:-1],
+        cost=whole.cost[:-1],
+        copy_in=copies,
+        copy_out=copies.copy(),
+        roots=whole.children[-1],
+    )
+
+
+def test_outputs_beside_a_chain_do_not_keep_its_steps_together() -> None:
+    problem = steps_with_outputs(5)
+    found = split(problem, Dominators(problem), least=4)
+    assert len(found) == 5
+    assert sorted(r for part in found for r in problem.roots if r in part.classes) == sorted(problem.roots)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5])
+def test_outputs_beside_a_chain_change_no_optimum(seed: int, tiny: list[bool]) -> None:
+    problem = steps_with_outputs(2, seed)
+    found = solve(problem)
+    check(problem, found.choices)
+    best = optimum(problem)
+    assert found.cost == pytest.approx(best, rel=1e-7)
+    assert found.bound == pytest.approx(best, rel=1e-6)
+    assert found.bound <= found.cost
 
 
 @pytest.mark.slow

@@ -77,7 +77,9 @@ class CellCounts:
         for i, cell in enumerate(self.cells):
             for klass in cell:
                 around[klass].append(i)
-        leaving = {tuple(found): self._leaving(found, readings) for found in around.values()}
+        homes = sorted({found[0] for found in around.values() if len(found) > 1})
+        crossing = {i: [p for p in readings if (p[0] in self.cells[i]) != (p[1] in self.cells[i])] for i in homes}
+        leaving = {tuple(found): self._leaving(found, crossing.get(found[0], ())) for found in around.values()}
         for pair in sorted({pair for pairs in leaving.values() for pair in pairs or ()}):
             both = tuple(self.columns[i] for i in around[pair[0]] if i in around[pair[1]])
             self.links[pair] = Link(int(formulation.new(np.zeros(1))[0]), both)
@@ -92,11 +94,12 @@ class CellCounts:
                 self.ways[klass] = (self.columns[around[klass][0]], *(self.links[pair].column for pair in pairs))
             formulation.rows.add_implication([int(formulation.made[klass, target])], self.ways[klass])
 
-    def _leaving(self, around: Sequence[int], readings: Mapping[Pair, Sequence[int]]) -> list[Pair] | None:
-        """The readings through which a region leaves the first of some cells for another one; None if they are many."""
-        home = self.cells[around[0]]
-        found = [pair for pair in readings if (pair[0] in home) != (pair[1] in home)]
-        found = [pair for pair in found if any(self.cells[i].issuperset(pair) for i in around[1:])]
+    def _leaving(self, around: Sequence[int], crossing: Sequence[Pair]) -> list[Pair] | None:
+        """The readings through which a region leaves the first of some cells for another one, of those that cross its
+        border; None if they are many.
+        """
+        others = [self.cells[i] for i in around[1:]]
+        found = [pair for pair in crossing if any(pair[0] in cell and pair[1] in cell for cell in others)]
         return sorted(found) if len(found) <= MOST_LINKS else None
 
     def of_region(self, region: Sequence[int], choices: Mapping[int, Choice], formulation: Formulation) -> list[int]:

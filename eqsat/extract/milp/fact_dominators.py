@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
+from eqsat.extract.graph import components
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.zones import Zones
 from eqsat.extract.program_cost import HOST
@@ -101,16 +102,24 @@ class AndOrGraph:
 
     def _find_needs(self) -> None:
         known: list[frozenset[int] | None] = [NOTHING if certain else None for certain in self.always]
-        heap = [number for number, found in enumerate(known) if found is None]
+        group = [0] * len(self.facts)
+        below = [[r for option in fact.options for r in option.reads] for fact in self.facts]
+        for number, facts in enumerate(components(below)):
+            for fact in facts:
+                group[fact] = number
+        # In a component, what changes is read again only after all others have been: going back at once would read
+        # everything in between once for each step of a change.
+        heap = [(group[number], 0, number) for number, found in enumerate(known) if found is None]
+        heapify(heap)
         queued = [found is None for found in known]
         while heap:
-            number = heappop(heap)
+            _, turn, number = heappop(heap)
             queued[number] = False
             common: frozenset[int] | None = None
             for option in self.facts[number].options:
-                below = union([known[other] for other in option.reads])
-                if below is not None:
-                    common = below if common is None else common & below
+                needed = union([known[other] for other in option.reads])
+                if needed is not None:
+                    common = needed if common is None else common & needed
             if common is None:
                 continue
             common = common.union(other for other in self.facts[number].implied if not self.always[other])
@@ -119,7 +128,7 @@ class AndOrGraph:
                 for reader in self.readers[number]:
                     if not self.always[reader] and not queued[reader]:
                         queued[reader] = True
-                        heappush(heap, reader)
+                        heappush(heap, (group[reader], turn + (reader <= number), reader))
         for fact, found in zip(self.facts, known, strict=True):
             fact.needs = found or NOTHING
 
