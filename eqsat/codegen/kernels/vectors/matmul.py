@@ -60,12 +60,10 @@ class Matrix:
     array: np.ndarray | None = None
 
     def transposed(self) -> Matrix:
+        """A view with rows and columns exchanged."""
         order = (*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2)
         shape = tuple(self.shape[axis] for axis in order)
-        strides = tuple(self.strides[axis] for axis in order)
-        return replace(
-            self, shape=shape, strides=strides, array=None if self.array is None else self.array.transpose(order)
-        )
+        return replace(self, shape=shape, strides=tuple(self.strides[axis] for axis in order))
 
     def batch(self, rank: int) -> list[int]:
         """Strides along the batch axes of a result of some rank; 0 where the matrix is the same."""
@@ -75,13 +73,14 @@ class Matrix:
 
 
 def _matrix(task: Task, index: int, transpose: str, name: str) -> Matrix:
-    found = task.inputs[index]
+    found, is_transposed = task.inputs[index], bool(task.attributes.get(transpose, 0))
     assert found is not None
     if isinstance(found, View):
         matrix = Matrix(name, found.shape, found.strides)
-    else:
-        matrix = Matrix("w0", found.shape, dense_strides(found.shape), found)
-    return matrix.transposed() if task.attributes.get(transpose, 0) else matrix
+        return matrix.transposed() if is_transposed else matrix
+    # The program stores it as it is read.
+    array = found.swapaxes(-1, -2) if is_transposed else found
+    return Matrix("w0", array.shape, dense_strides(array.shape), array)
 
 
 def _rank(value: View | np.ndarray | None) -> int:
