@@ -282,11 +282,13 @@ class _Writer:
             return every
         each = min(max(abs(axes.columns.stride(self.problem.input)), 1), self.problem.steps)
         pixels = axes.rows.extent * axes.columns.extent
+        if 4 * pixels * (each + self.problem.channels) <= SECOND:
+            return every
         by_rows = axes.rows.extent > 1
         axis, unit = (axes.rows, tile.rows) if by_rows else (axes.columns, tile.columns)
         wide = axes.columns.extent if by_rows else 1
-        size = min(_MOST_PIXELS, _NEAR_FLOATS // each) // (wide * unit) * unit
-        if size * wide < _FEWEST_PIXELS or 4 * pixels * (each + self.problem.channels) <= SECOND or axis.extent < _FEWEST_BLOCKS * size:
+        size = min(_MOST_PIXELS, _NEAR_FLOATS // max(each, 1)) // (wide * unit) * unit
+        if size * wide < _FEWEST_PIXELS or axis.extent < _FEWEST_BLOCKS * size:
             return every
         others = loops_over("p", axes.others)
         found = []
