@@ -7,6 +7,7 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.codegen.isa import AVX2
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.schema.types import OpKey
@@ -105,6 +106,22 @@ def columns(rng):
 @pytest.mark.parametrize("gaps", [False, True])
 def test_products(gaps):
     run(cases(np.random.default_rng(1)), rng=np.random.default_rng(5) if gaps else None)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_blocks_of_rows(gaps: bool):
+    """Products that are larger than the second cache, whose rows fill blocks, and others."""
+    rng = np.random.default_rng(7)
+    found = [
+        product(rng, (701, 64), (64, 331), [1]),
+        product(rng, (2, 700, 40), (2, 40, 337)),
+        product(rng, (3, 150, 130), (130, 600), [1]),
+        fused(rng, (1, 580, 300), (1, 280, 300), 0.5, 0, 1),
+    ]
+    for case in found:
+        family, task = case.build(None)
+        assert "size_t m = 0" in family.generate(task, AVX2).body
+    run(found, rng=rng if gaps else None)
 
 
 def test_epilogue_behind_an_addend():
