@@ -168,7 +168,8 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Gener
         every = [Axis(n, strides | {b.name: sb}) for n, strides, sb in axes]
         alpha = float(task.attributes.get("alpha", 1.0))
         if b.array is not None:
-            constants.append(np.append((b.array.astype(np.float64) * alpha).ravel(), np.zeros(SLACK)).astype(np.float32))
+            weights = b.array.astype(np.float64).ravel() * alpha
+            constants.append(np.append(weights, np.zeros(SLACK)).astype(np.float32))
         bias = float(addend.row[0]) if addend.row.size else 0.0
         column = ColumnProduct(a.name, b.name, (*every, rows), steps, bias)
         body, helpers = finish(write_column_product(column, epilogue, isa), isa)
