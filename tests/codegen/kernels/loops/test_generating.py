@@ -40,7 +40,7 @@ def test_triangles(dtype: str, upper: int) -> None:
     fixed = [op.Trilu(x, np.int64(n), upper=upper) for n in diagonals]
     compiled = eqsat.compile(eqsat.graph([*fixed, op.Trilu(x, k, upper=upper)]))
     for wanted in (-(2**63), -2, 17, 2**63 - 1):
-        *results, last = compiled(drawn, np.int64(wanted))
+        *results, last = compiled(drawn, np.array(wanted, np.int64))
         for found, n in zip(results, diagonals, strict=True):
             np.testing.assert_array_equal(found, triangle(drawn, n, upper))
         np.testing.assert_array_equal(last, triangle(drawn, wanted, upper))
