@@ -169,7 +169,8 @@ class FoundSizes:
             operands = [None if x is None else self.as_sizes(x, name, signed=True) for x in origin.operands]
         except Unbounded:
             return None
-        found = operands[0] if origin.op == _CAST else computed(origin.op, origin.attributes, operands)
+        attrs = tuple(origin.attributes.items())
+        (found,) = operands if origin.op == _CAST else computed(origin.op, attrs, operands) or [None]
         if found is None:
             return None
         # A value outside the range of the element type wraps around.

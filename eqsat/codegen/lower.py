@@ -311,9 +311,9 @@ class _Lowering:
             return sized
         operands, types = sized.operands, sized.types
         if self.shapes.free:
-            folded = computed(op, plain(attrs), operands)
-            if folded is not None:
-                return [folded]
+            sizes = computed(op, attrs, operands, count)
+            if sizes is not None:
+                return [*sizes]
             types, operands = self.shapes.as_results(op, plain(attrs), operands, types)
             if op.domain or op.name not in KNOWING_SIZES:
                 operands = [

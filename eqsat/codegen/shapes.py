@@ -111,10 +111,7 @@ class Shapes:
         if first is None or not (of_parts or (number is not None and any(map(is_sizes, operands)))):
             return types, operands
         if not all(map(self.is_known, types)):
-            try:
-                shapes = result_shapes(op, attributes, operands, len(types))
-            except Undecided:
-                shapes = None
+            shapes = result_shapes(op, attributes, operands, len(types))
             if shapes is not None:
                 dtypes = result_dtypes(op, attributes, first.dtype, operands)
                 types = [TensorType(d, tuple(map(as_dim, s))) for d, s in zip(dtypes, shapes, strict=False)]
