@@ -22,9 +22,10 @@ import onnx_ir as ir
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import computed, elements
-from eqsat.codegen.value_ranges import IntegerRange, Producer, ValueRanges
+from eqsat.codegen.value_ranges import Producer, ValueRanges
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, symbols
 from eqsat.schema.symbol import LARGEST
