@@ -92,6 +92,18 @@ def number(types: TensorTypes, index: int, axis: int) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def integer(attrs: Mapping[str, AttrValue], name: str) -> int:
+    """An attribute that is an integer; 0 if it is absent."""
+    value = attrs.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def integers(attrs: Mapping[str, AttrValue], name: str) -> tuple[int, ...]:
+    """An attribute that is a list of integers; empty if it is absent."""
+    value = attrs.get(name, ())
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
+
+
 def rank(types: TensorTypes, index: int) -> int | None:
     """The rank of an input, None where it is absent or not known."""
     known = types[index] if index < len(types) else None
