@@ -314,7 +314,7 @@ class _Lowering:
             sizes = computed(op, attrs, operands, count)
             if sizes is not None:
                 return [*sizes]
-            types, operands = self.shapes.as_results(op, plain(attrs), operands, types)
+            types, operands = self.shapes.as_results(op, attrs, operands, types)
             if op.domain or op.name not in KNOWING_SIZES:
                 operands = [
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x

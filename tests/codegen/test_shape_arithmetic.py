@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from eqsat.codegen.runtime import CModel
+from eqsat.errors import ExecutionError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from tests.model.running import run_ort
@@ -99,3 +100,16 @@ def test_arithmetic_on_shapes(name: str) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_shapes_of_results(name: str) -> None:
     check(RESULTS[name])
+
+
+def test_a_received_size_or_a_found_one_repeats() -> None:
+    """The result has as many elements as the operand where the mask selects one."""
+    text = "(float[n] x, bool[m] c) => (float[?] y) {i = NonZero(c) h = Shape<start=1>(i) k = Expand(x, h) y = Neg(k)}"
+    proto = onnx.parser.parse_model(HEAD + text)
+    compiled = CModel(load(proto), dims=RANGES)
+    for n, ones in ((5, 1), (1, 1), (1, 4), (4, 4), (9, 9), (1, 0)):
+        inputs = {"x": np.arange(n, dtype=np.float32), "c": np.arange(9) < ones}
+        (found,) = compiled.run(inputs).values()
+        np.testing.assert_array_equal(found, run_ort(proto, inputs)[0], err_msg=f"{n} and {ones}")
+    with pytest.raises(ExecutionError):
+        compiled.run({"x": np.zeros(5, np.float32), "c": np.arange(9) < 3})
