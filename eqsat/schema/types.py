@@ -111,6 +111,10 @@ class OpKey(NamedTuple):
         return f"{self.domain}.{self.name}" if self.domain else self.name
 
 
+CONSTANT, CAST, CAST_LIKE = OpKey("", "Constant"), OpKey("", "Cast"), OpKey("", "CastLike")
+"""Operators that many files read or write."""
+
+
 class TensorAttr:
     """A tensor as an attribute value, compared by type and content."""
 
