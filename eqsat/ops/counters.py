@@ -35,8 +35,9 @@ class CountedNode:
         """Shape of an input."""
         return self._static(self.inputs, index, "input")
 
-    def output_shape(self, index: int = 0) -> tuple[int, ...]:
-        return self._static(self.outputs, index, "output")
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the first output."""
+        return self._static(self.outputs, 0, "output")
 
     def elements(self, index: int) -> int:
         return math.prod(self.shape(index))
