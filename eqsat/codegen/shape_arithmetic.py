@@ -22,7 +22,7 @@ from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
 from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import Size
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import CAST, CAST_LIKE, Attrs, OpKey, TensorType
 
 
 def is_sizes(operand: object) -> bool:
@@ -77,10 +77,10 @@ def computed(
 def _dtype(op: OpKey, attrs: Attrs, operands: Sequence[ProgramOperand | None]) -> ir.DataType | None:
     """The type of numbers among the results; None for a conversion to a type that no array of sizes has."""
     to = ir.DataType.INT64
-    if op.name == "CastLike":
+    if op == CAST_LIKE:
         like = operands[1]
-        to = like.dtype if isinstance(like, ProgramTensor) else None if like is None else to_dtype(like.dtype)
-    elif op.name == "Cast":
+        to = None if like is None else to if is_sizes(like) else to_dtype(like.dtype)
+    elif op == CAST:
         to = ir.DataType(dict(attrs)["to"])
     return to if to in (ir.DataType.INT64, ir.DataType.BOOL) else None
 

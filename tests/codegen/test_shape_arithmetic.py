@@ -45,6 +45,9 @@ SHAPES = {
     "squares": ints("a", 2) + "r = Pow(h, a)",
     "the sum along one axis": ints("z", 0) + "u = Unsqueeze(h, z) k = Concat<axis=0>(u, u) "
     "r = ReduceSum<keepdims=0>(k, z)",
+    "in the type of others": "a = CastLike(h, c) b = CastLike(c, h) r = Mul(a, b)",
+    "in another type and back": "a = Cast<to=6>(h) b = Neg(a) r = Cast<to=7>(b)",
+    "truth values as numbers": ints("a", 0) + "e = Greater(h, a) r = Cast<to=7>(e)",
     "a choice": ints("a", 0) + "e = Greater(h, a) r = Where(e, h, c)",
 }
 """Arithmetic on ``h``, the sizes (n, m, 3), with ``c = [2]``: its result is ``r``."""
