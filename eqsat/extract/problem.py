@@ -89,6 +89,7 @@ class Solution:
         stop_reason: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ``"greedy"``,
             ``"worst"`` or ``"random"``.
         seconds: By step of the solver (``"reduce"``, ``"greedy"``, ``"milp"``, ...).
+        work: What was done, in units (``eqsat.extract.effort``): the same on every machine.
     """
 
     choices: dict[int, Choice]
@@ -96,6 +97,7 @@ class Solution:
     bound: float
     stop_reason: str
     seconds: dict[str, float] = field(default_factory=dict)
+    work: float = 0.0
 
     @property
     def gap(self) -> float:
