@@ -73,7 +73,10 @@ def draw(seed: int) -> Drawn:
             other = [n if i != axis % rank else rng.choice(DIMS) for i, n in enumerate(x)]
             made = Drawn("Concat", [x, other], attributes={"axis": axis})
         case 1:
-            made = Drawn("Reshape", [x], [_reshaped(rng, x)], attributes={"allowzero": rng.randrange(2)})
+            shape = _reshaped(rng, x)
+            # The standard does not allow a literal zero beside -1.
+            allowzero = 0 if -1 in shape else rng.randrange(2)
+            made = Drawn("Reshape", [x], [shape], attributes={"allowzero": allowzero})
         case 2:
             wanted = [rng.choice((n, 1, rng.choice(DIMS))) for n in x]
             made = Drawn("Expand", [x], [[*some(rng.randrange(2)), *wanted]])
