@@ -26,6 +26,7 @@ from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
+from eqsat.model.symbols import shaped_values
 from tests.fuzz.generator import generate_case
 
 RNG = np.random.default_rng(0)
@@ -153,10 +154,14 @@ def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
 
 
 @pytest.mark.usefixtures("all_shared")
-@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6])
-def test_random_graphs(seed: int) -> None:
-    model = eqsat.load(generate_case(seed).model)
-    inputs = complete_inputs(model, seed=seed)
+@pytest.mark.parametrize("first", range(6))
+def test_random_graphs(first: int) -> None:
+    """The first graph of some without strings, which C does not have."""
+    for seed in range(first, 100, 6):
+        model = eqsat.load(generate_case(seed).model)
+        inputs = complete_inputs(model, seed=seed)
+        if not any(v.dtype == ir.DataType.STRING for v in shaped_values(model)):
+            break
     assert same(CModel(model, threads=3).run(inputs), CModel(model).run(inputs))
 
 
