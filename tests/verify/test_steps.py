@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
@@ -71,7 +72,7 @@ def test_a_quantized_network_whose_bias_is_float_becomes_c() -> None:
     assert any(kernel.op == "c.integer_convolution" for kernel in result.summary.kernels)
 
 
-def quantized_chain(length: int) -> onnx.ModelProto:
+def quantized_chain(length: int) -> ir.Model:
     """Layers of a quantized network with a free batch size, in which roundings add up."""
     rng = np.random.default_rng(0)
     y = eqsat.input("x", ("N", 64), "float32")
@@ -86,7 +87,9 @@ def quantized_chain(length: int) -> onnx.ModelProto:
 def test_a_fault_between_layers_that_round_is_found_at_free_sizes(factor: float, holds: bool, tmp_path: Path) -> None:
     """Outputs differ at each size in both cases; a wrong layer must not pass for the rounding of those before it."""
     path = tmp_path / "some.rules"
-    text = f"rule scaled : within 1 lsb\n    Relu(x @ w)  =>  Relu(x @ (w * 0.3)) * {factor / 0.3}\n    where const(w)\n"
+    text = (
+        f"rule scaled : within 1 lsb\n    Relu(x @ w)  =>  Relu(x @ (w * 0.3)) * {factor / 0.3}\n    where const(w)\n"
+    )
     path.write_text(text, "utf-8")
 
     def verified() -> object:

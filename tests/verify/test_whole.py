@@ -95,7 +95,9 @@ def test_steps_that_tiny_changes_take_as_well_are_explained_and_others_are_not()
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
 @pytest.mark.parametrize("shape", [(), (7,), (3, 20_000)])
-def test_noise_reaches_all_elements_and_no_farther_than_it_may(shape: tuple[int, ...], dtype: type[np.floating]) -> None:
+def test_noise_reaches_all_elements_and_no_farther_than_it_may(
+    shape: tuple[int, ...], dtype: type[np.floating]
+) -> None:
     value = np.asarray(np.random.default_rng(0).standard_normal(shape)).astype(dtype)
     if shape:
         value[..., 1], value[..., 2] = np.inf, 0
