@@ -87,6 +87,7 @@ class Solution:
         stop_reason: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ``"greedy"``,
             ``"worst"`` or ``"random"``.
         seconds: By step of the solver (``"reduce"``, ``"greedy"``, ``"milp"``, ...).
+        work: What was done, in units (``eqsat.extract.effort``): the same on every machine.
     """
 
     choices: dict[int, Choice]
@@ -94,6 +95,7 @@ class Solution:
     bound: float
     stop_reason: str
     seconds: dict[str, float] = field(default_factory=dict)
+    work: float = 0.0
 
     @property
     def gap(self) -> float:

@@ -72,7 +72,7 @@ def solve(
             raise OptimizationError("the given program must be complete and acyclic")
         check(problem, known)
     guard = LastGuard.of_limit(time_limit) if guard is None else guard
-    effort = Effort(time_limit * WORK_PER_SECOND if work is None else work, guard)
+    effort = Effort(limit := time_limit * WORK_PER_SECOND if work is None else work, guard)
     clock = _Clock()
     if objective in ("worst", "random"):
         found = (costly_program if objective == "worst" else random_program)(problem, seed)
@@ -131,7 +131,7 @@ def solve(
     cost = program_cost(problem, best.choices)
     late = "size limit" if not fits else "time limit" if effort.is_late else "work limit"
     reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else late
-    return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
+    return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds, limit - effort.work)
 
 
 def _searches(

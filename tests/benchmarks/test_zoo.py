@@ -48,6 +48,7 @@ def test_a_row_has_sizes_and_errors(tmp_path: Path):
 def test_what_is_not_in_order_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = _file(tmp_path)
     assert "problem" not in zoo.row_of(path, "", 30.0, with_c=True)
+    assert zoo.row_of(path, "", 30.0, with_c=False, gap=-1.0)["problem"] == "the gap is 0.0e+00 (optimal)"
     differs = zoo.row_of(path, "", 30.0, with_c=True, tolerance=-1.0)["problem"]
     assert [differs.count(what) for what in ("saved file", "executor", "generated C")] == [1, 1, 1]
     # Indices that no size allows: nothing is executed, so nothing is known to be right.
