@@ -29,13 +29,10 @@ ABOUT_OPERATORS = {
     # Shapes that operators compute: sizes are followed through them, element by element.
     "model/inference/shape_values.py", "model/inference/size_elements.py", "model/inference/sized_shapes.py",
     # The same in C, where sizes are polynomials, and sizes that data decides.
-    "codegen/data_axes.py", "codegen/data_sizes.py", "codegen/found_sizes.py", "codegen/shape_arithmetic.py",
-    "codegen/shapes.py", "codegen/value_ranges.py",
+    "codegen/data_axes.py", "codegen/data_sizes.py", "codegen/found_sizes.py", "codegen/value_ranges.py",
     # Programs of loops, as exporters write them.
     "control/recurrent/cells.py", "control/recurrent/rewrite.py", "control/recurrent/round.py",
     "control/recurrent/trips.py", "simplify/counted.py", "simplify/sequences.py",
-    # Arithmetic that widens bounds.
-    "egraph/magnitudes.py",
     # Sums and products; the signs of Python.
     "egraph/free_constants.py", "model/expression.py",
 }  # fmt: skip

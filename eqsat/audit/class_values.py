@@ -22,7 +22,7 @@ from eqsat.ops.properties import is_deterministic
 from eqsat.ops.undefined import Undefined
 from eqsat.ops.wide import wide_type, wide_values
 from eqsat.schema.dtypes import FLOATS
-from eqsat.schema.types import GraphAttr, OpKey, TensorType
+from eqsat.schema.types import CAST, GraphAttr, OpKey, TensorType
 
 POW = OpKey("", "Pow")
 WORLDS = 4
@@ -146,7 +146,7 @@ class Values:
         values: list[np.ndarray | None] = [*arguments]
         for inner in body.nodes:
             operands = [None if i is None else values[i] for i in inner.inputs]
-            to = dict(inner.attrs).get("to") if inner.op == OpKey("", "Cast") else None
+            to = dict(inner.attrs).get("to") if inner.op == CAST else None
             kind = TensorType(ir.DataType(to), None) if isinstance(to, int) else None
             values.extend(wide_values(inner.op, inner.attrs, operands, [kind] * inner.outputs))
         return [values[result] for result in body.results]

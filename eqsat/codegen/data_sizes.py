@@ -15,7 +15,7 @@ from eqsat.codegen.found_sizes import FoundSizes, SizeLimits, Unbounded
 from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
-from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes, result_shape
+from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes, result_shapes
 from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
 from eqsat.schema import opset
 from eqsat.schema.attributes import plain
@@ -257,9 +257,13 @@ class DataSizes:
             self.sizes.reading(missing, [0], self._nodes)
 
     def _expanded(self, call: OperatorCall, operands: ProgramOperands) -> ProgramOperands:
-        """The operands of an Expand; sizes of an axis that may be repeated and that data decides are made one size."""
+        """The operands of an Expand; the sizes of an axis are made one size where data decides them, or where it is not
+        known which one repeats.
+        """
         x, shape = operands
-        if not isinstance(x, ProgramTensor) or not self.sizes.decide(x) or not isinstance(shape, np.ndarray):
+        if not isinstance(x, ProgramTensor) or not isinstance(shape, np.ndarray):
+            return operands
+        if not self.sizes.decide(x) and result_shapes(call.op, {}, operands, 1) is not None:
             return operands
         sizes, wanted = list(x.shape), elements(shape)
         for back in range(1, min(len(sizes), len(wanted)) + 1):
@@ -339,10 +343,10 @@ class DataSizes:
         total = math.prod(x.shape)
         try:
             operands: ProgramOperands = [x, self.sizes.as_sizes(shape, call.name)]
-            made = result_shape(call.op, operands)
-            if made is not None and math.prod(made) == total:
+            made = result_shapes(call.op, plain(call.attrs), operands, 1)
+            if made is not None and math.prod(made[0]) == total:
                 return replace(call, operands=operands, types=[None])
-        except (Unbounded, Undecided):
+        except Unbounded:
             pass
         count = greatest(shape.shape[0])
         keeps = not dict(plain(call.attrs)).get("allowzero")
@@ -380,10 +384,10 @@ class DataSizes:
         try:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
             operands: ProgramOperands = [x, *sized, *given[2:]]
-            if result_shape(call.op, operands) is not None:
+            if result_shapes(call.op, {}, operands, 1) is not None:
                 is_data = isinstance(starts, ProgramTensor) or isinstance(ends, ProgramTensor)
                 return replace(call, operands=operands, types=[None] if is_data else call.types)
-        except (Unbounded, Undecided):
+        except Unbounded:
             pass
         if isinstance(axes, ProgramTensor) or isinstance(steps, ProgramTensor) or is_sizes(steps) or is_sizes(axes):
             return call

@@ -22,13 +22,14 @@ import onnx_ir as ir
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import computed, elements
-from eqsat.codegen.value_ranges import IntegerRange, Producer, ValueRanges
+from eqsat.codegen.value_ranges import Producer, ValueRanges
 from eqsat.model.unused_names import unused
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, symbols
 from eqsat.schema.symbol import LARGEST
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import CAST, OpKey, TensorType
 
 _MOST_FOLLOWED = 64
 """Elements of a tensor that is followed back to the sizes in it; shapes are smaller."""
@@ -43,7 +44,6 @@ _MOST = {ir.DataType.INT64: LARGEST, ir.DataType.INT32: 2**31 - 1}
 _UNBOUNDED = 2**31 - 1
 """Not a bound of a size: no memory holds this many elements."""
 _SLICE = OpKey("", "Slice")
-_CAST = OpKey("", "Cast")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,8 @@ class FoundSizes:
             operands = [None if x is None else self.as_sizes(x, name, signed=True) for x in origin.operands]
         except Unbounded:
             return None
-        found = operands[0] if origin.op == _CAST else computed(origin.op, origin.attributes, operands)
+        attrs = tuple(origin.attributes.items())
+        (found,) = operands if origin.op == CAST else computed(origin.op, attrs, operands) or [None]
         if found is None:
             return None
         # A value outside the range of the element type wraps around.
@@ -183,7 +184,7 @@ class FoundSizes:
         limits = [min(high, n) for n in most] if most is not None else [high] * _count(tensor)
         if tensor.dtype != ir.DataType.INT64:
             wide = ProgramTensor(f"{tensor.name}_wide", ir.DataType.INT64, tensor.shape)
-            step = Step(_CAST, {"to": ir.DataType.INT64, "saturate": 1}, (0,), wide.dtype)
+            step = Step(CAST, {"to": ir.DataType.INT64, "saturate": 1}, (0,), wide.dtype)
             self._nodes.append(ProgramNode(wide.name, IDENTITY, {}, [tensor], [wide], tensor.dtype, [], [step]))
             tensor = wide
         return self.read(tensor, name, [(low if signed else max(low, 0), n) for n in limits])

@@ -22,9 +22,9 @@ from eqsat.codegen.program import Program, ProgramNode, ProgramOperand, ProgramT
 from eqsat.codegen.view_operators import is_piece
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import CAST, OpKey
 
-_CAST, _CONCAT = OpKey("", "Cast"), OpKey("", "Concat")
+_CONCAT = OpKey("", "Concat")
 _WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 """Types that have all numbers of half precision."""
 
@@ -200,7 +200,7 @@ def _returns(steps: Sequence[Step], first: int) -> bool:
         steps: All steps.
         first: Number of the first one's value.
     """
-    if len(steps) < 3 or any(step.operator != _CAST for step in steps[-2:]):
+    if len(steps) < 3 or any(step.operator != CAST for step in steps[-2:]):
         return False
     end = first + len(steps)
     follow = steps[-1].inputs == (end - 2,) and steps[-2].inputs == (end - 3,)

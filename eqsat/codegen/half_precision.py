@@ -33,10 +33,9 @@ from eqsat.codegen.program import (
 )
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import CAST, OpKey
 
 _FLOAT = ir.DataType.FLOAT
-_CAST = OpKey("", "Cast")
 _REINTERPRETS = OpKey("", "BitCast")
 _SCATTERS = frozenset({OpKey("", "ScatterND"), OpKey("", "ScatterElements")})
 _Copies = dict[tuple[ProgramTensor, int | None], ProgramTensor]
@@ -187,7 +186,7 @@ def _rounded_steps(node: ProgramNode) -> list[Step]:
         moved = replace(step, inputs=inputs, attributes=_as_before(step, kinds))
         if step.dtype not in HALVES:
             numbers.append(add(moved))
-        elif step.operator == _CAST and kinds[0] != step.dtype:
+        elif step.operator == CAST and kinds[0] != step.dtype:
             numbers.append(add(_cast(add(moved), _FLOAT)))
         else:
             number = add(replace(moved, dtype=_FLOAT))
@@ -205,7 +204,7 @@ def _as_before(step: Step, kinds: list[ir.DataType | None]) -> dict[str, object]
 
 
 def _cast(number: int, dtype: ir.DataType, *marks: str) -> Step:
-    return Step(_CAST, {"to": int(dtype), "saturate": 1, **dict.fromkeys(marks, 1)}, (number,), dtype)
+    return Step(CAST, {"to": int(dtype), "saturate": 1, **dict.fromkeys(marks, 1)}, (number,), dtype)
 
 
 def _converted(node: ProgramNode, x: ProgramTensor, y: ProgramTensor, *types: ir.DataType) -> ProgramNode:

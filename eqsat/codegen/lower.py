@@ -36,7 +36,6 @@ from eqsat.codegen.program import (
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import KNOWING_SIZES, Shapes, type_of
-from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.codegen.wants import converted_order, usual_orders
 from eqsat.codegen.whole_regions import ModelRegions, restored
 from eqsat.errors import ExecutionError, LimitError
@@ -55,6 +54,7 @@ from eqsat.schema.attributes import array_of, plain
 from eqsat.schema.body import Body
 from eqsat.schema.declared_operators import function_body
 from eqsat.schema.free_sizes import FreeSizes, within
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
@@ -311,10 +311,10 @@ class _Lowering:
             return sized
         operands, types = sized.operands, sized.types
         if self.shapes.free:
-            folded = computed(op, plain(attrs), operands)
-            if folded is not None:
-                return [folded]
-            types, operands = self.shapes.as_results(op, plain(attrs), operands, types)
+            sizes = computed(op, attrs, operands, count)
+            if sizes is not None:
+                return [*sizes]
+            types, operands = self.shapes.as_results(op, attrs, operands, types)
             if op.domain or op.name not in KNOWING_SIZES:
                 operands = [
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x

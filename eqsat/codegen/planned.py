@@ -21,7 +21,6 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Program, ProgramOperand
 from eqsat.codegen.select import KernelSelection, given_kernels, select_kernels
-from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.codegen.whole_regions import ModelRegions, decide_pieces, keep_known_regions, searchable
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
@@ -31,6 +30,7 @@ from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.integer_ranges import IntegerRange
 
 
 @dataclass(frozen=True)

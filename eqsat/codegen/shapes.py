@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -14,6 +13,7 @@ from eqsat.errors import ModelError
 from eqsat.model.inference.infer import infer_types
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import plain
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size import Undecided, closer_bounds
@@ -87,18 +87,13 @@ class Shapes:
         """Types of the results, inferred where one that has readers is not known."""
         if self.are_known(types, used):
             return types
-        given = [type_of(x) for x in operands]
-        values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
-        try:
-            inferred = infer_types(op, attrs, given, values, len(used), place=place)
-        except ModelError:
-            return types
-        return [self.better(i, t) for i, t in zip(inferred, types, strict=True)]
+        inferred = _inferred(op, attrs, operands, len(used), place)
+        return types if inferred is None else [self.better(i, t) for i, t in zip(inferred, types, strict=True)]
 
     def as_results(
         self,
         op: OpKey,
-        attributes: Mapping[str, Any],
+        attrs: Attrs,
         operands: list[ProgramOperand | None],
         types: list[TensorType | None],
     ) -> tuple[list[TensorType | None], list[ProgramOperand | None]]:
@@ -106,35 +101,31 @@ class Shapes:
 
         The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
         """
-        first = type_of(operands[0]) if operands else None
         number, of_parts = sizes_operand(op), not op.domain and op.name in _OF_PARTS
-        if first is None or not (of_parts or (number is not None and any(map(is_sizes, operands)))):
+        if not (of_parts or (number is not None and any(map(is_sizes, operands)))):
             return types, operands
         if not all(map(self.is_known, types)):
-            try:
-                shapes = result_shapes(op, attributes, operands, len(types))
-            except Undecided:
-                shapes = None
-            if shapes is not None:
-                dtypes = result_dtypes(op, attributes, first.dtype, operands)
-                types = [TensorType(d, tuple(map(as_dim, s))) for d, s in zip(dtypes, shapes, strict=False)]
+            shapes = result_shapes(op, plain(attrs), operands, len(types))
+            inferred = None if shapes is None else _inferred(op, attrs, operands, len(types))
+            if shapes is not None and inferred is not None:
+                types = [
+                    t if t is None else TensorType(t.dtype, tuple(map(as_dim, s)))
+                    for t, s in zip(inferred, shapes, strict=True)
+                ]
         if number is None or op.name in KNOWING_SIZES or number + 1 < len(operands):
             return types, operands
         return types, operands[:number] if all(map(self.is_known, types)) else operands
 
 
-def result_dtypes(
-    op: OpKey, attributes: Mapping[str, Any], first: ir.DataType, operands: list[ProgramOperand | None]
-) -> list[ir.DataType]:
-    """Element types of the results of an operator whose results have the shapes that an operand says."""
-    if op.name == "ConstantOfShape":
-        value = attributes.get("value")
-        return [ir.DataType.FLOAT if value is None else ir.DataType.from_numpy(np.asarray(value).dtype)]
-    if op.name == "OneHot":
-        kind = type_of(operands[2])
-        assert kind is not None
-        return [kind.dtype]
-    return [first, ir.DataType.INT64] if op.name == "TopK" else [first] * 64
+def _inferred(
+    op: OpKey, attrs: Attrs, operands: Sequence[ProgramOperand | None], count: int, place: str = ""
+) -> Sequence[TensorType | None] | None:
+    """The types of an operator's results without what sizes in its operands say; None if they do not fit together."""
+    values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
+    try:
+        return infer_types(op, attrs, [type_of(x) for x in operands], values, count, place=place)
+    except ModelError:
+        return None
 
 
 def type_of(operand: ProgramOperand | None) -> TensorType | None:

@@ -11,12 +11,13 @@ import onnx_ir as ir
 
 from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.ops.operators import operator
+from eqsat.schema import integer_ranges
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import greatest
 from eqsat.schema.symbol import LARGEST
 from eqsat.schema.types import OpKey
 
-IntegerRange = tuple[int, int]
 _Rule = Callable[[Mapping[str, Any], Sequence[IntegerRange]], IntegerRange | None]
 
 
@@ -77,7 +78,7 @@ class ValueRanges:
         ranges = [r for x in operands if (r := self.of(x)) is not None]
         if len(ranges) < len(operands) or not ranges:
             return widest
-        found = _hull(ranges) if is_part else _RULES[name](origin.attributes, ranges)
+        found = integer_ranges.hull(ranges) if is_part else _RULES[name](origin.attributes, ranges)
         # A value outside the type's range wraps around.
         return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
 
@@ -97,7 +98,7 @@ class ValueRanges:
 def _of_constant(array: np.ndarray) -> IntegerRange | None:
     if array.dtype == object:
         ends = [bounds(x) for x in array.reshape(-1)]
-        return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+        return integer_ranges.hull(ends) if ends else None
     if array.dtype.kind not in "iub" or not array.size:
         return None
     return int(array.min()), int(array.max())
@@ -113,23 +114,8 @@ def _range_of(dtype: ir.DataType) -> IntegerRange | None:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed() else (0, (1 << bits) - 1)
 
 
-def _hull(ranges: Sequence[IntegerRange]) -> IntegerRange:
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
-
-
-def _products(a: IntegerRange, b: IntegerRange) -> IntegerRange:
-    ends = [x * y for x in a for y in b]
-    return min(ends), max(ends)
-
-
-def _divided(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
-    (low, high), (least, most) = ranges
-    return (low // most, high // least) if low >= 0 and least > 0 else None
-
-
 def _modulo(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
-    (low, _), (least, most) = ranges
-    return (0, most - 1) if least > 0 and (low >= 0 or not attributes.get("fmod")) else None
+    return None if ranges[0][0] < 0 and attributes.get("fmod") else integer_ranges.remainders(*ranges)
 
 
 def _clipped(attributes: Mapping[str, Any], ranges: Sequence[IntegerRange]) -> IntegerRange | None:
@@ -144,11 +130,11 @@ _RULES: dict[str, _Rule] = {
     "Add": lambda a, r: (r[0][0] + r[1][0], r[0][1] + r[1][1]),
     "Cast": lambda a, r: r[0],
     "Clip": _clipped,
-    "Div": _divided,
-    "Max": lambda a, r: (max(low for low, _ in r), max(high for _, high in r)),
-    "Min": lambda a, r: (min(low for low, _ in r), min(high for _, high in r)),
+    "Div": lambda a, r: integer_ranges.quotients(*r),
+    "Max": lambda a, r: integer_ranges.greater(r),
+    "Min": lambda a, r: integer_ranges.smaller(r),
     "Mod": _modulo,
-    "Mul": lambda a, r: _products(r[0], r[1]),
+    "Mul": lambda a, r: integer_ranges.products(*r),
     "Neg": lambda a, r: (-r[0][1], -r[0][0]),
     "Sub": lambda a, r: (r[0][0] - r[1][1], r[0][1] - r[1][0]),
 }

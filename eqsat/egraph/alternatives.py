@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 
-from eqsat.egraph.bindings import bindings
-from eqsat.egraph.encode import CHUNK, Encoding, node_constructor, operands
-from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.chunk_writer import ChunkWriter
+from eqsat.egraph.encode import Encoding, node_constructor, operands
+from eqsat.egraph.engine import Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import Constructor
 from eqsat.ops.properties import is_deterministic
@@ -79,62 +79,36 @@ def write_alternatives(
 
 
 class _Writer:
-    """Writes one alternative; chunks of nodes refer to each other by numbers of values."""
+    """Writes one alternative."""
 
     def __init__(self, engine: Engine, tables: Tables, rule: int, free: int) -> None:
-        self.engine = engine
         self.tables = tables
         self.rule = rule
         self.free = free
+        self._chunks = ChunkWriter(engine)
         self._numbers: dict[ir.Value, int] = {}
-        self._local: set[int] = set()
-        self._actions: list[Any] = []
 
     def write(self, alternative: Alternative, outer: dict[str | None, int]) -> None:
-        graph = alternative.model.graph
+        graph, chunks = alternative.model.graph, self._chunks
         for value in graph.initializers.values():
             assert value.const_value is not None
             self._define(value, call("Const", integer(self.tables.constants.of_tensor(value.const_value))))
         for value in graph.inputs:
             self._numbers[value] = outer[value.name]
-        for index, node in enumerate(graph):
+        for node in graph:
             inputs, attrs = operands(node)
             constructor = node_constructor(node, len(inputs))
-            args = [integer(self.tables.attrs.id(attrs)), *(self._read(v) for v in inputs)]
-            self._actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(self.rule)))
-            expression = call(constructor.name, *args)
-            if constructor.outputs:
-                name = f"m{index}"
-                self._actions.append(bindings.Let(SPAN, name, expression))
-                for i, value in enumerate(node.outputs):
-                    self._define(value, call("out", bindings.Var(SPAN, name), integer(i)))
-            else:
-                self._define(node.outputs[0], expression)
-            if len(self._actions) > 4 * CHUNK:
-                self._flush()
+            read = [None if v is None else self._numbers[v] for v in inputs]
+            expression = chunks.node(constructor, self.tables.attrs.id(attrs), read, self.rule)
+            results = node.outputs if constructor.outputs else node.outputs[:1]
+            for value, result in zip(results, chunks.results(constructor, expression, len(results)), strict=True):
+                self._define(value, result)
+            chunks.end_node()
         for value, name in zip(graph.outputs, alternative.results, strict=True):
-            self._actions.append(bindings.Union(SPAN, call("ref", integer(outer[name])), self._read(value)))
-        self._flush()
+            chunks.unite(outer[name], chunks.read(self._numbers[value]))
+        chunks.flush()
 
     def _define(self, value: ir.Value, expression: Any) -> None:
-        number, self.free = self.free, self.free + 1
-        variable = bindings.Var(SPAN, f"a{number}")
-        self._actions.append(bindings.Let(SPAN, variable.name, expression))
-        self._actions.append(bindings.Union(SPAN, call("ref", integer(number)), variable))
         kind = type_of(value)
-        if kind is not None:
-            # Without it the analysis would take one round for each layer.
-            self._actions.append(bindings.Set(SPAN, "type", [variable], integer(self.tables.types.id(kind))))
-        self._numbers[value] = number
-        self._local.add(number)
-
-    def _read(self, value: ir.Value | None) -> Any:
-        if value is None:
-            return call("Const", integer(0))
-        number = self._numbers[value]
-        return bindings.Var(SPAN, f"a{number}") if number in self._local else call("ref", integer(number))
-
-    def _flush(self) -> None:
-        self.engine.run_once(self._actions)
-        self._actions.clear()
-        self._local.clear()
+        self._chunks.define(self.free, expression, None if kind is None else self.tables.types.id(kind))
+        self._numbers[value], self.free = self.free, self.free + 1

@@ -26,7 +26,7 @@ from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.wording import in_words
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
+from eqsat.schema.types import CONSTANT, Attrs, OpKey, TensorAttr, TensorType
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class Answerer:
             assert fact.value is not None and fact.type is not None
             shape = tuple(d for d in fact.type.shape or () if isinstance(d, int))
             constant = (("value", TensorAttr(np.broadcast_to(fact.value, shape), fact.type.dtype)),)
-            nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
+            nodes.append(BodyNode(CONSTANT, constant, ()))
             values[variable] = count
             count += 1
         first: dict[str, int] = {}

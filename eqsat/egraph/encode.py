@@ -1,8 +1,4 @@
-"""Lowers an ONNX graph into the e-graph: one e-node for each node, one class for each value.
-
-Nodes go in by chunks, each one egglog rule without premises: a thousand top-level ``let`` commands would cost
-seconds, one rule with as many actions some hundredths.
-"""
+"""Lowers an ONNX graph into the e-graph: one e-node for each node, one class for each value."""
 
 from __future__ import annotations
 
@@ -12,15 +8,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.egraph.bindings import bindings
-from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.chunk_writer import ChunkWriter
+from eqsat.egraph.engine import Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import ORIGINAL, Constructor, has_variadic_outputs
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import captured_values, op_key, to_attrs
 from eqsat.schema.types import Attrs, GraphAttr
-
-CHUNK = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +66,9 @@ class Encoder:
     """Writes one model's main graph into an engine."""
 
     def __init__(self, engine: Engine, tables: Tables) -> None:
-        self.engine = engine
         self.tables = tables
         self.encoding = Encoding()
-        self._actions: list[Any] = []
-        self._local: dict[int, bindings.Var] = {}
+        self._chunks = ChunkWriter(engine)
         self._wide_numbers: dict[tuple[Constructor, int, tuple[int | None, ...]], int] = {}
         self._constant: set[int] = set()
 
@@ -109,31 +101,24 @@ class Encoder:
             types: Type id of each value, where known; saves egglog a round of analysis for each layer.
             values: Constant id of each value, where known.
         """
-        encoding = self.encoding
+        encoding, chunks = self.encoding, self._chunks
         for k, value in enumerate(encoding.values):
             if value.const_value is not None and value.is_initializer():
-                self._define(
-                    k, call("Const", integer(self.tables.constants.of_tensor(value.const_value))), types, values
-                )
+                constant = integer(self.tables.constants.of_tensor(value.const_value))
+                chunks.define(k, call("Const", constant), types[k], values[k])
         for number, value in enumerate(encoding.inputs):
-            self._define(encoding.number[value], call("Input", integer(number)), types, values)
-        for index, node in enumerate(encoding.nodes):
+            k = encoding.number[value]
+            chunks.define(k, call("Input", integer(number)), types[k], values[k])
+        for node in encoding.nodes:
             if node.constructor.is_wide:
                 expression = self._wide(node)
             else:
-                args = [integer(node.number), *(self._read(o) for o in node.operands)]
-                self._actions.append(bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(ORIGINAL)))
-                expression = call(node.constructor.name, *args)
-            if node.constructor.outputs:
-                name = f"m{index}"
-                self._actions.append(bindings.Let(SPAN, name, expression))
-                for i, result in enumerate(node.results):
-                    self._define(result, call("out", bindings.Var(SPAN, name), integer(i)), types, values)
-            else:
-                self._define(node.results[0], expression, types, values)
-            if len(self._actions) > 4 * CHUNK:
-                self._flush()
-        self._flush()
+                expression = chunks.node(node.constructor, node.number, node.operands, ORIGINAL)
+            found = chunks.results(node.constructor, expression, len(node.results))
+            for k, result in zip(node.results, found, strict=True):
+                chunks.define(k, result, types[k], values[k])
+            chunks.end_node()
+        chunks.flush()
 
     def _wide(self, node: EncodedNode) -> Any:
         """The leaf of a node with very many operands, with the one fact that no rule can derive: whether it is
@@ -148,28 +133,8 @@ class Encoder:
         if not self._constant:
             self._constant = constant_values(self.encoding)
         fact = ("iscm" if several else "isc") if node.results[0] in self._constant else ("livem" if several else "live")
-        self._actions.append(bindings.Expr_(SPAN, call(fact, expression)))
+        self._chunks.say(call(fact, expression))
         return expression
-
-    def _define(self, k: int, expression: Any, types: Sequence[int | None], values: Sequence[int | None]) -> None:
-        variable = bindings.Var(SPAN, f"v{k}")
-        self._actions.append(bindings.Let(SPAN, variable.name, expression))
-        self._actions.append(bindings.Union(SPAN, call("ref", integer(k)), variable))
-        for function, facts in (("type", types), ("cval", values)):
-            fact = facts[k]
-            if fact is not None:
-                self._actions.append(bindings.Set(SPAN, function, [variable], integer(fact)))
-        self._local[k] = variable
-
-    def _read(self, k: int | None) -> Any:
-        if k is None:
-            return call("Const", integer(0))
-        return self._local[k] if k in self._local else call("ref", integer(k))
-
-    def _flush(self) -> None:
-        self.engine.run_once(self._actions)
-        self._actions.clear()
-        self._local.clear()
 
 
 def constant_values(encoding: Encoding) -> set[int]:

@@ -8,7 +8,7 @@ rounds grows with the length of a chain of operators without types.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eqsat.egraph.bindings import bindings
@@ -20,6 +20,8 @@ SPAN = bindings.PanicSpan()
 ROUNDS = 50
 """Rounds towards a fixed point between two checks of the clock."""
 
+CHUNK = 300
+"""Actions that are run together."""
 FactRow = tuple[str, tuple[int, ...], int | None]
 """Function or relation, arguments, value; the value is None for a row of a relation."""
 
@@ -122,6 +124,11 @@ class Engine:
         rule = bindings.Rule(SPAN, list(actions), [], name, name)
         self.run_commands([bindings.AddRuleset(SPAN, name), bindings.RuleCommand(rule)])
         self.step(name)
+
+    def run_in_chunks(self, actions: Sequence[Any]) -> None:
+        """Runs actions that do not share variables, some at a time."""
+        for start in range(0, len(actions), CHUNK):
+            self.run_once([*actions[start : start + CHUNK]])
 
     def tables(self) -> dict[str, Any]:
         """The frozen tables by name; rows have ``inputs`` and ``output`` values."""

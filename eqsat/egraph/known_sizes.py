@@ -27,7 +27,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.bindings import bindings
-from eqsat.egraph.encode import CHUNK, EncodedNode, Encoding
+from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import Constructor
@@ -221,9 +221,7 @@ def write_sizes(engine: Engine, encoding: Encoding, known: KnownSizes, rule: int
         known: What was followed.
         rule: The rule number of the e-nodes.
     """
-    actions = [*_with_literals(encoding, known, rule), *_parts_of_shapes(encoding, known, rule)]
-    for start in range(0, len(actions), CHUNK):
-        engine.run_once(actions[start : start + CHUNK])
+    engine.run_in_chunks([*_with_literals(encoding, known, rule), *_parts_of_shapes(encoding, known, rule)])
 
 
 def _with_literals(encoding: Encoding, known: KnownSizes, rule: int) -> Iterator[Any]:

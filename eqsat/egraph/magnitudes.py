@@ -25,7 +25,7 @@ from eqsat.egraph.language import Constructor
 from eqsat.ops.operators import operator
 from eqsat.ops.wide import largest
 from eqsat.schema.dtypes import FLOATS
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import CAST, OpKey, TensorType
 
 UNBOUNDED = 1 << 30
 """The exponent of a value that may be infinite or is unknown."""
@@ -38,9 +38,8 @@ _ORDINARY = 0.75
 _SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
 _PRODUCT = OpKey("", "Mul")
 _SCALED = OpKey("", "DequantizeLinear")
-_CAST = OpKey("", "Cast")
 _CLIP = OpKey("", "Clip")
-_ARITHMETIC = (*_SUMS, _PRODUCT, _SCALED, _CAST)
+_ARITHMETIC = (*_SUMS, _PRODUCT, _SCALED, CAST)
 """Operators whose result may be larger than their operands."""
 
 
@@ -94,7 +93,7 @@ def _result(op: OpKey, read: Sequence[int]) -> str:
         # Zeros may be products of themselves, and would become smaller without end.
         result = f"(max {ZERO} {result})"
     # A cast to a narrower type rounds up; a zero point may be as large as the number from which it is subtracted.
-    return f"(+ {result} 1)" if op in _SUMS or op in (_CAST, _SCALED) else result
+    return f"(+ {result} 1)" if op in _SUMS or op in (CAST, _SCALED) else result
 
 
 def _operands(c: Constructor) -> tuple[int, ...]:
@@ -106,7 +105,7 @@ def _operands(c: Constructor) -> tuple[int, ...]:
         return (0, 1)
     if c.op == _CLIP:
         return (1, 2) if c.inputs == 3 else ()
-    return (0,) if c.op == _CAST else ()
+    return (0,) if c.op == CAST else ()
 
 
 def of_numbers(tables: Tables, numbers: Numbers) -> int | None:

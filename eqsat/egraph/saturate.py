@@ -23,7 +23,7 @@ from eqsat.egraph.bindings import bindings
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile_rules import CompiledClause
 from eqsat.egraph.demand_tables import Facts
-from eqsat.egraph.encode import CHUNK, Encoder
+from eqsat.egraph.encode import Encoder
 from eqsat.egraph.engine import SPAN, Engine, FactRow, call, integer
 from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
@@ -226,8 +226,7 @@ class Saturation:
             for gathering, values in pinned(self.encoding).items()
             for k in values
         ]
-        for start in range(0, len(facts), CHUNK):
-            self.engine.run_once(facts[start : start + CHUNK])
+        self.engine.run_in_chunks(facts)
 
     def _bound(self) -> None:
         values = {value.name or "": self.encoding.number[value] for value in self.encoding.inputs}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import onnx_ir as ir
@@ -50,6 +51,11 @@ class Snapshot:
     quantized: tuple[int, ...] = ()
     unfit: frozenset[int] = frozenset()
     ids: Mapping[Any, int] = field(default_factory=dict)
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """The index of each e-node, by its identity."""
+        return {id(node): n for n, node in enumerate(self.nodes)}
 
     def is_fixed(self, eclass: int) -> bool:
         """Whether a class does not depend on the model's inputs."""

@@ -24,7 +24,7 @@ from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
 from eqsat.schema.declared_operators import find_declared, function_body
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import CONSTANT, OpKey
 
 if TYPE_CHECKING:
     from eqsat.backends.backend import Backend
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Bindings = Mapping[str, ir.Attr]
 """Attributes with which a function was called."""
 
-_CONSTANT = OpKey("", "Constant")
 _ABSENT = 0
 """The slot that is always None."""
 
@@ -237,7 +236,7 @@ class _Compiler:
             call, captured = self._control(node, len(inputs), place)
             return call, [*inputs, *captured], False
         attributes = self._attributes(node)
-        if op == _CONSTANT and "value" in attributes:
+        if op == CONSTANT and "value" in attributes:
             array = array_of(attributes["value"].as_tensor())
             return (lambda given: (array,)), inputs, True
         plain = {name: plain_value(attr) for name, attr in attributes.items()}

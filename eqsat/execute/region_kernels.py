@@ -22,9 +22,7 @@ from eqsat.partition.read_plan import SavedFunction
 from eqsat.partition.subgraphs import reads
 from eqsat.schema.attributes import plain
 from eqsat.schema.declared_operators import find_declared
-from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
-
-_CONSTANT = OpKey("", "Constant")
+from eqsat.schema.types import CONSTANT, Attrs, OpKey, TensorType, tensor_type
 
 
 class RegionKernels:
@@ -155,7 +153,7 @@ class RegionKernels:
         made: list[Operator] = []
         for step in node.body.nodes:
             numbers = range(len(values), len(values) + step.outputs)
-            if step.op == _CONSTANT:
+            if step.op == CONSTANT:
                 values.append(inner.arrays.get(numbers[0]))
                 continue
             inputs = [None if i is None else values[i] for i in step.inputs]

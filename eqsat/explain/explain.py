@@ -100,10 +100,6 @@ class _OfProgram(GraphExplainer):
         self.enodes = assembled.enodes
 
     @cached_property
-    def _numbers(self) -> dict[int, int]:
-        return {id(node): n for n, node in enumerate(self.snapshot.nodes)}
-
-    @cached_property
     def _computes(self) -> dict[int, list[int]]:
         """For each class the e-nodes of the input in it; the class of a tuple has them by its outputs as well."""
         computes: dict[int, list[int]] = {}
@@ -120,7 +116,8 @@ class _OfProgram(GraphExplainer):
         names = value_names(self.plan).of
         found: dict[str, Origin] = {}
         try:
-            wanted = [self._numbers[id(e)] for e in self.enodes if id(e) in self._numbers]
+            numbers = self.snapshot.numbers
+            wanted = [numbers[id(e)] for e in self.enodes if id(e) in numbers]
             chains = self.derivations.of(wanted)
         except TimeUp:
             chains = {}
@@ -143,7 +140,7 @@ class _OfProgram(GraphExplainer):
         chains: Mapping[int, Sequence[RuleApplication]],
         names: Mapping[int, str],
     ) -> Origin:
-        n = self._numbers.get(id(enode), -1)
+        n = self.snapshot.numbers.get(id(enode), -1)
         matches = dict.fromkeys(chains.get(n, ()))
         matches.update(dict.fromkeys(self._others(n, results, matches)))
         reached = dict.fromkeys([n, *(s for m in matches for s in m.sites)])

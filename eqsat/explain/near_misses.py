@@ -5,8 +5,6 @@ The match that gets furthest down its conditions is the reason.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from eqsat.egraph.clause_refusal import ClauseRefusal
 from eqsat.egraph.compile_rules import expanded
 from eqsat.egraph.judge_match import Judge
@@ -40,7 +38,7 @@ class NearMisses:
         for composite in target.composites:
             if node.op not in operators(*composite.patterns):
                 continue
-            for match in self._of(composite).get(self._numbers.get(id(node), -1), ()):
+            for match in self._of(composite).get(self.judge.snapshot.numbers.get(id(node), -1), ()):
                 refused = self._judge(composite, target.name, match)
                 if refused is None:
                     return ""
@@ -52,10 +50,6 @@ class NearMisses:
         assert refused.condition is not None
         words = condition_in_words(refused.condition, refused.env)
         return f"{target.name} runs {node.op} within {composite.name} only where {words}"
-
-    @cached_property
-    def _numbers(self) -> dict[int, int]:
-        return {id(node): n for n, node in enumerate(self.judge.snapshot.nodes)}
 
     def _of(self, composite: Composite) -> dict[int, list[Partial]]:
         """The whole matches of a composite's pattern, by the e-nodes in them."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from eqsat.extract.gap import relative_gap
+
 ExtractionProgress = Callable[[str, float, float], None]
 """Receives a stage's name, the cost of the best program, and the bound."""
 
@@ -99,5 +101,5 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """``(cost - bound) / cost``, 0 where the cost is 0."""
-        return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
+        """The greatest possible distance to the optimum, as a share of the cost."""
+        return relative_gap(self.cost, self.bound)

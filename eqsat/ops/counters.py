@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
+from eqsat.ops.definition import integers
 from eqsat.schema.types import AttrValue, GraphAttr, OpKey, TensorTypes
 
 Counter = Callable[["CountedNode"], int]
@@ -34,8 +35,9 @@ class CountedNode:
         """Shape of an input."""
         return self._static(self.inputs, index, "input")
 
-    def output_shape(self, index: int = 0) -> tuple[int, ...]:
-        return self._static(self.outputs, index, "output")
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of the first output."""
+        return self._static(self.outputs, 0, "output")
 
     def elements(self, index: int) -> int:
         return math.prod(self.shape(index))
@@ -49,8 +51,7 @@ class CountedNode:
         return int(value) if isinstance(value, int | float) else default
 
     def integers(self, name: str) -> tuple[int, ...]:
-        value = self.attrs.get(name, ())
-        return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
+        return integers(self.attrs, name)
 
     def text(self, name: str, default: str = "") -> str:
         value = self.attrs.get(name, default)

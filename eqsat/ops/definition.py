@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import AttrValue, OpKey, TensorAttr, TensorType, TensorTypes
+from eqsat.schema.types import CONSTANT, AttrValue, OpKey, TensorAttr, TensorType, TensorTypes
 
 BodyOf = Callable[[Mapping[str, AttrValue], TensorTypes], Body | None]
 """The body for attributes (with defaults) and types of the inputs; None for those that it does not support."""
@@ -59,7 +59,7 @@ class BodyWriter:
     def constant(self, value: Any, dtype: ir.DataType = ir.DataType.INT64) -> int:
         """A constant; integers of 64 bits unless told otherwise."""
         array = np.asarray(value, object if dtype == ir.DataType.STRING else dtype.numpy())
-        self._nodes.append(BodyNode(OpKey("", "Constant"), (("value", TensorAttr(array, dtype)),), ()))
+        self._nodes.append(BodyNode(CONSTANT, (("value", TensorAttr(array, dtype)),), ()))
         self._next += 1
         return self._next - 1
 
@@ -90,6 +90,18 @@ def number(types: TensorTypes, index: int, axis: int) -> int | None:
         return None
     found = known.shape[axis]
     return found if isinstance(found, int) else None
+
+
+def integer(attrs: Mapping[str, AttrValue], name: str) -> int:
+    """An attribute that is an integer; 0 if it is absent."""
+    value = attrs.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def integers(attrs: Mapping[str, AttrValue], name: str) -> tuple[int, ...]:
+    """An attribute that is a list of integers; empty if it is absent."""
+    value = attrs.get(name, ())
+    return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
 
 
 def rank(types: TensorTypes, index: int) -> int | None:

@@ -26,7 +26,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.declared_operators import Function, Reference, find_declared, find_reference, function_body
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType, type_of_array
+from eqsat.schema.types import CONSTANT, Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType, type_of_array
 
 if TYPE_CHECKING:
     from eqsat.ops.reference import ReferenceNode
@@ -53,7 +53,7 @@ def evaluate(
         ExecutionError: There is no implementation, or it refuses these inputs.
         LimitError: It takes more memory or work than is left.
     """
-    if op == _CONSTANT:
+    if op == CONSTANT:
         # A function of its own, because its attributes are too large to be keys of a cache.
         constant = constant_value(attrs)
         if constant is None:
@@ -86,9 +86,6 @@ def evaluate_body(body: Body, inputs: Sequence[np.ndarray | None]) -> tuple[np.n
         arguments = [None if i is None else values[i] for i in node.inputs]
         values.extend(evaluate(node.op, node.attrs, arguments, node.outputs))
     return tuple(values[i] for i in body.results)
-
-
-_CONSTANT = OpKey("", "Constant")
 
 
 def constant_value(attrs: Attrs) -> np.ndarray | None:
@@ -368,7 +365,7 @@ class _Prepared:
 
 
 def _chosen(node: BodyNode) -> EvaluateOperator:
-    if node.op == _CONSTANT or find_declared(node.op) is not None:
+    if node.op == CONSTANT or find_declared(node.op) is not None:
         return partial(evaluate, node.op, node.attrs, outputs=node.outputs)
     return operation(node.op, dict(node.attrs), None, node.outputs, partial(to_protos, node.attrs, node.op))
 

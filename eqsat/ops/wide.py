@@ -28,7 +28,7 @@ from eqsat.ops.operators import operator
 from eqsat.ops.scales import Wide
 from eqsat.ops.traits import Trait
 from eqsat.schema.dtypes import FLOATS, dtype_name
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import CAST, CAST_LIKE, Attrs, OpKey, TensorType
 
 
 def largest(dtype: ir.DataType) -> float:
@@ -137,7 +137,7 @@ def wide_values(
         return evaluate(op, attrs, narrow, len(results))
 
 
-_CASTS = (OpKey("", "Cast"), OpKey("", "CastLike"))
+_CASTS = (CAST, CAST_LIKE)
 
 
 # ---- scales -------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from eqsat.partition.onnx_nodes import composite_domain, has_subgraphs
 from eqsat.schema.attributes import PARAMETERS, from_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.metadata import COMPOSITE, OPERANDS, TARGET
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import CONSTANT, OpKey
 
 _Skeleton = tuple[object, ...]
 
@@ -158,7 +158,7 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
 
 def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
     """Whether calls may differ in the attribute; constants and attributes of eqsat's functions are fixed."""
-    fixed = op == OpKey("", "Constant") or has(op, Trait.OWN_ATTRIBUTES)
+    fixed = op == CONSTANT or has(op, Trait.OWN_ATTRIBUTES)
     return attribute.type in PARAMETERS and not fixed and not is_function(op)
 
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from eqsat.model.unused_names import Namer
+from eqsat.ops.own_operators import REQUANTIZE
 from eqsat.partition.onnx_nodes import make_node
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
-
-_REQUANTIZE = OpKey(opset.EQSAT, "Requantize")
 
 
 def spell_for_function(body: ir.Graph | ir.Function) -> None:
@@ -47,7 +46,9 @@ def _concatenation(node: ir.Node, namer: Namer) -> Sequence[ir.Node]:
         dtype = ir.AttrInt64("dtype", int(result.dtype))
         axis = ir.AttrInt64("axis", 0)
         made.append(
-            make_node(_REQUANTIZE, [axis, dtype], [x, own_scale, own_zero, scale, zero], [value], name=value.name or "")
+            make_node(
+                REQUANTIZE.op, [axis, dtype], [x, own_scale, own_zero, scale, zero], [value], name=value.name or ""
+            )
         )
         parts.append(value)
     whole = ir.Value(name=result.name, type=result.type, shape=result.shape)

@@ -30,11 +30,10 @@ from eqsat.schema.metadata import (
     seconds_of,
     targets_of,
 )
-from eqsat.schema.types import OpKey, tensor_type
+from eqsat.schema.types import CONSTANT, OpKey, tensor_type
 
 NO_TARGET = "vendor"
 """The target of a kernel that has a C call, if the model names none."""
-_CONSTANT = OpKey("", "Constant")
 _DIGITS = 5
 """Most digits of the number of an operand."""
 
@@ -160,7 +159,7 @@ class _Reader:
         formal = tuple((ids.setdefault(v, len(ids)), v) for v in inputs)
         found.update({ids.setdefault(v, len(ids)): tensor for v, tensor in constants.items()})
         for node in nodes:
-            if op_key(node) == _CONSTANT and "value" in node.attributes and not node.attributes["value"].is_ref():
+            if op_key(node) == CONSTANT and "value" in node.attributes and not node.attributes["value"].is_ref():
                 found[ids.setdefault(node.outputs[0], len(ids))] = node.attributes["value"].as_tensor()
                 continue
             inside = {v.name or "": v for body in subgraphs(node) for v in captured_values(body)}

@@ -57,7 +57,7 @@ from eqsat.schema.metadata import (
     TRUSTED_CALL,
     VERSION,
 )
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import CONSTANT, OpKey, TensorType
 from eqsat.version import __version__
 
 EMBEDDED_ELEMENTS = 16
@@ -65,7 +65,6 @@ EMBEDDED_ELEMENTS = 16
 easily than as one of its inputs."""
 
 _IDENTITY = OpKey("", "Identity")
-_CONSTANT = OpKey("", "Constant")
 
 _Scope = dict[int, ir.Value]
 
@@ -294,7 +293,7 @@ class _Writer:
             value.meta[KEPT] = True
         scope[vid] = value
         attribute = ir.AttrTensor("value", tensor_of(tensor.numpy(), tensor.dtype))
-        return make_node(_CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))
+        return make_node(CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))
 
     def _kernel(self, index: int, scope: _Scope, marks: dict[str, str]) -> ir.Node:
         """One kernel: a plain operator, or the call of a composite's function."""

@@ -21,9 +21,9 @@ from eqsat.proofs import arrays, choices, term_arrays
 from eqsat.proofs.scalar_terms import NotModelled, ScalarTerm
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import CAST, CAST_LIKE, Attrs, OpKey, TensorType
 
-_CASTS = (OpKey("", "Cast"), OpKey("", "CastLike"))
+_CASTS = (CAST, CAST_LIKE)
 _SHAPE = OpKey("", "Shape")
 
 

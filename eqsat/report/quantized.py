@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eqsat.extract.gap import relative_gap
+
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
@@ -83,8 +85,8 @@ class SweepPoint:
 
     @property
     def gap(self) -> float:
-        """``(cost - bound) / cost``, 0 where the cost is 0."""
-        return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
+        """The greatest possible distance to the optimum, as a share of the cost."""
+        return relative_gap(self.cost, self.bound)
 
     @property
     def proven(self) -> bool:

@@ -8,10 +8,9 @@ from eqsat.ops.own_operators import ANNOTATIONS, LAYOUTS
 from eqsat.partition.plan import Plan, PlanNode, PlanRegion
 from eqsat.partition.value_names import value_names
 from eqsat.report.summary import KernelRow, RegionRow
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import CONSTANT
 from eqsat.targets.work import Work
 
-_CONSTANT = OpKey("", "Constant")
 _NO_WORK = ANNOTATIONS | LAYOUTS
 """Identities that say something about a value, or where it lies."""
 
@@ -79,4 +78,4 @@ def operators(node: PlanNode) -> tuple[str, ...]:
     """The operators that a kernel computes; annotations and layouts compute nothing."""
     if node.body is None:
         return () if node.op in _NO_WORK else (str(node.op),)
-    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != _CONSTANT and inner.op not in _NO_WORK)
+    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != CONSTANT and inner.op not in _NO_WORK)

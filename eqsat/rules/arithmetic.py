@@ -115,6 +115,9 @@ def arithmetic(op: str, left: object, right: object) -> Any:
 
 
 def _apply(op: str, a: Any, b: Any) -> Any:
+    if _holds_size(a) or _holds_size(b):
+        # Scales of a Resize are floats, and sizes are whole.
+        a, b = _whole(a), _whole(b)
     if op == "/" and (isinstance(a, Size) or isinstance(b, Size)):
         if a % b != 0:
             raise Unknown("a quotient that is not whole for all sizes")
@@ -126,6 +129,19 @@ def _apply(op: str, a: Any, b: Any) -> Any:
         raise Unknown("a complex number")
     check_size(result)
     return result
+
+
+def _holds_size(operand: Any) -> bool:
+    if isinstance(operand, np.ndarray):
+        return operand.dtype == object and any(isinstance(n, Size) for n in operand.flat)
+    return isinstance(operand, Size)
+
+
+def _whole(operand: Any) -> Any:
+    """Floats that are whole numbers as integers."""
+    if isinstance(operand, np.ndarray):
+        return np.array([_whole(n) for n in operand.ravel().tolist()], dtype=object).reshape(operand.shape)
+    return int(operand) if isinstance(operand, float) and operand.is_integer() else operand
 
 
 def check_size(result: Any) -> None:
@@ -196,10 +212,9 @@ def _equal_sizes(a: Any, b: Any) -> bool:
         return bool(other.size) and all_known(lambda item: equal(item, a if other is b else b), other.flat)
     if isinstance(other, str | bool | np.bool_ | tuple | list):
         return False
-    numbers = [as_number(a), as_number(b)]
-    if any(isinstance(n, float) and not n.is_integer() for n in numbers):
+    left, right = (_whole(as_number(n)) for n in (a, b))
+    if isinstance(left, float) or isinstance(right, float):
         return False
-    left, right = (int(n) if isinstance(n, float) else n for n in numbers)
     if left == right:
         return True
     if may_be_zero(left - right):

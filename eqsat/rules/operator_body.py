@@ -22,10 +22,8 @@ from eqsat.rules.tree import without_places
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorAttr
+from eqsat.schema.types import CAST_LIKE, CONSTANT, Attrs, AttrValue, OpKey, TensorAttr
 
-_CONSTANT = OpKey("", "Constant")
-_CAST_LIKE = OpKey("", "CastLike")
 _SPLIT = OpKey("", "Split")
 _KEPT = 256
 """Bodies that are kept, one for each combination of attributes."""
@@ -181,7 +179,7 @@ class _Writer:
         # In the widest type, so that the element type of the neighbour rounds once.
         widest = ir.DataType.INT64 if np.asarray(value).dtype.kind in "biu" else ir.DataType.DOUBLE
         stored = self._stored(value, widest, arg.place)
-        return self._step(_CAST_LIKE, make_attrs(_CAST_LIKE, {}), (stored, like), 0, 1)
+        return self._step(CAST_LIKE, make_attrs(CAST_LIKE, {}), (stored, like), 0, 1)
 
     def _stored(self, value: Any, dtype: ir.DataType, place: ast.Place) -> _Value:
         try:
@@ -189,7 +187,7 @@ class _Writer:
                 array = np.asarray(value).astype(dtype.numpy())
         except (EqsatError, TypeError, ValueError, OverflowError):
             raise _error(place, "a number or a list of numbers is required as a constant", repr(value)) from None
-        return self._step(_CONSTANT, (("value", TensorAttr(array, dtype)),), (), 0, 1)
+        return self._step(CONSTANT, (("value", TensorAttr(array, dtype)),), (), 0, 1)
 
 
 def _only(parameter: Parameter) -> ir.DataType | None:

@@ -43,19 +43,15 @@ def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
     return read_files([path])[0]
 
 
-def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
+def read_files(paths: Iterable[str | os.PathLike[str]]) -> list[ast.RuleFile]:
     """Reads several files; names of rules and targets must be unique.
 
     The operators that one file declares are known in all of them.
 
-    Args:
-        paths: The files.
-        targets: Whether the files are read as target files, independently of their names.
-
     Raises:
         RuleError, TargetError: One cannot be read, or two declare the same name.
     """
-    return _read_texts(_texts(paths, targets=targets))
+    return _read_texts(_texts(paths, targets=False))
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]], *, targets: bool) -> list[_Text]:
@@ -77,7 +73,7 @@ def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = Fa
 
     Args:
         paths: The files.
-        targets: As for :func:`read_files`.
+        targets: Whether the files are read as target files, independently of their names.
     """
     from eqsat.rules.reading import DeclaredNames
     from eqsat.rules.source import position_of
@@ -110,7 +106,7 @@ def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 
     Args:
         paths: The files.
-        targets: As for :func:`read_files`.
+        targets: Whether the files are read as target files, independently of their names.
 
     Raises:
         RuleError, TargetError: A file cannot be read, or a declaration is wrong.

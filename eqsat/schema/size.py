@@ -19,11 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.integer_ranges import greater, products, quotients, remainders, smaller
 from eqsat.schema.polynomials import least_of
 from eqsat.schema.symbol import Symbol
 
@@ -59,13 +61,12 @@ class SizeOperation:
         return self._known["bounds"]
 
     def _bounds(self) -> tuple[int, int]:
-        (low, high), (least, most) = closer_bounds(self.a), closer_bounds(self.b)
-        if self.kind == "//":
-            return low // most, high // least
-        if self.kind == "%":
-            return 0, min(high, most - 1)
-        choose = max if self.kind == "max" else min
-        return choose(low, least), choose(high, most)
+        ranges = closer_bounds(self.a), closer_bounds(self.b)
+        if self.kind in ("//", "%"):
+            found = quotients(*ranges) if self.kind == "//" else remainders(*ranges)
+            assert found is not None
+            return found
+        return greater(ranges) if self.kind == "max" else smaller(ranges)
 
     def text(self, *, c: bool) -> str:
         key = "c" if c else "model"
@@ -385,11 +386,7 @@ def bounds(value: int) -> tuple[int, int]:
         return value, value
     low = high = 0
     for monomial, factor in value.terms.items():
-        least, most = 1, 1
-        for atom in monomial:
-            ends = atom.bounds
-            products = [x * y for x in (least, most) for y in ends]
-            least, most = min(products), max(products)
+        least, most = reduce(products, (atom.bounds for atom in monomial), (1, 1))
         most = min(most, _together(monomial, most))
         low += factor * (least if factor > 0 else most)
         high += factor * (most if factor > 0 else least)

@@ -95,6 +95,12 @@ def tensor_type(value: ir.Value) -> TensorType | None:
     return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
 
 
+def stored_type(value: ir.Value) -> TensorType | None:
+    """The type of a value, of an initializer that of its tensor: models need not declare it."""
+    tensor = value.const_value if value.is_initializer() else None
+    return tensor_type(value) if tensor is None else TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
+
+
 class OpKey(NamedTuple):
     """An operator by domain and name; the default ONNX domain is ``""``."""
 
@@ -103,6 +109,10 @@ class OpKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.domain}.{self.name}" if self.domain else self.name
+
+
+CONSTANT, CAST, CAST_LIKE = OpKey("", "Constant"), OpKey("", "Cast"), OpKey("", "CastLike")
+"""Operators that many files read or write."""
 
 
 class TensorAttr:

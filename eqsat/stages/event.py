@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eqsat.extract.gap import relative_gap
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -35,7 +37,7 @@ class Event:
         """``(cost - bound) / cost``, None until both are known."""
         if self.cost is None or self.bound is None:
             return None
-        return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
+        return relative_gap(self.cost, self.bound)
 
 
 Progress = Callable[[Event], None]

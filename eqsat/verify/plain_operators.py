@@ -15,9 +15,7 @@ from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_body
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
-from eqsat.schema.types import Attrs, OpKey, TensorType
-
-_CONSTANT = OpKey("", "Constant")
+from eqsat.schema.types import CONSTANT, Attrs, OpKey, TensorType
 
 _Key = tuple[OpKey, Attrs, tuple[int | None, ...]]
 
@@ -81,7 +79,7 @@ def _take_apart(node: PlanNode, snapshot: Snapshot, known: dict[_Key, int], take
             if eclass is None:
                 eclass = len(snapshot.classes) + len(found.types) + len(found.constants)
                 kind = types[at]
-                if inner.op == _CONSTANT:
+                if inner.op == CONSTANT:
                     array = evaluate(inner.op, inner.attrs, [])[0]
                     assert array is not None
                     found.constants[eclass] = array
@@ -91,7 +89,7 @@ def _take_apart(node: PlanNode, snapshot: Snapshot, known: dict[_Key, int], take
             taken.add(eclass)
             values.append(eclass)
             outputs.append(eclass)
-        if inner.op != _CONSTANT or outputs[0] not in found.constants:
+        if inner.op != CONSTANT or outputs[0] not in found.constants:
             found.nodes.append(PlanNode(inner.op, inner.attrs, inputs, tuple(outputs), node.target, rule=node.rule))
 
 

@@ -26,7 +26,7 @@ from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
 from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.free_sizes import at_sizes
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import CAST, CAST_LIKE, Attrs, OpKey, TensorType
 from eqsat.verify.oracle import Failed
 from eqsat.verify.plain_operators import Kernels, flattened
 
@@ -357,7 +357,7 @@ def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[
     Raises:
         Failed: The operator cannot be evaluated so.
     """
-    if op in (OpKey("", "Cast"), OpKey("", "CastLike")) and isinstance(inputs[0], np.ndarray):
+    if op in (CAST, CAST_LIKE) and isinstance(inputs[0], np.ndarray):
         to = dict(attrs).get("to")
         target = ir.DataType(to) if isinstance(to, int) else None
         if target is not None and target.is_floating_point() and target.bitwidth >= 16 and inputs[0].dtype.kind == "f":

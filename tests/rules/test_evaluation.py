@@ -281,6 +281,22 @@ def test_symbolic_dimensions() -> None:
     assert known("broadcast(x.shape, [5, 1])") is None
 
 
+def test_sizes_by_floats_that_are_whole() -> None:
+    given_ = "x + y + s"
+    env = {"x": TensorFacts(TensorType(FLOAT, ("N", 3))), "y": TensorFacts(TensorType(FLOAT, ("2*N", 3)))}
+    for text in (
+        "2.0 * x.shape[0] == y.shape[0]",
+        "y.shape[0] / 2.0 == x.shape[0]",
+        "x.shape[0] + 0.0 == x.shape[0]",
+        "s.value * x.shape == y.shape",
+        "x.shape * s.value == y.shape",
+    ):
+        assert evaluate(expression(text, given=given_), {**env, "s": value([2.0, 1.0])}) is True, text
+    for text in ("0.5 * y.shape[0] == x.shape[0]", "x.shape[0] / 2.0 == 1", "s.value * x.shape == y.shape"):
+        with pytest.raises(Unknown):
+            evaluate(expression(text, given=given_), {**env, "s": value([1.5, 1.0])})
+
+
 def test_unknown_types_and_values() -> None:
     env = {"x": TensorFacts(None), "y": TensorFacts(TensorType(FLOAT, None))}
     for text in ("x.rank", "x.dtype", "w.rank", "w.shape", "w.size", "x.value", "w.value"):

@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Target
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.rules.expand import expand
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey, TensorType
@@ -124,6 +125,17 @@ def test_resize_is_refused(shape: tuple[int, ...], scales: list[float], reason: 
     x, factor = draw(*shape), np.array(scales, np.float32)
     result = tuple(math.floor(a * b) for a, b in zip(shape, scales, strict=True))
     assert reason in refusal("Resize", [x, None, factor], result, mode="linear")
+
+
+def test_resize_of_any_number_of_images_is_accepted() -> None:
+    attrs = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    types = [TensorType(FLOAT, ("N", 2, 5, 5)), None, TensorType(FLOAT, (4,))]
+    attributes = complete(OpKey("", "Resize"), make_attrs(OpKey("", "Resize"), attrs), types)
+    scales = TensorFacts(types[2], np.array([1, 1, 2, 2], np.float32), True)
+    known = [TensorFacts(types[0]), None, scales]
+    for shape, accepted in ((("N", 2, 10, 10), True), (("N + 1", 2, 10, 10), False)):
+        result = [TensorType(FLOAT, shape)]
+        assert bool(MODEL.why_not(1, OpKey("", "Resize"), attributes, known, result)) != accepted
 
 
 def test_resize_with_antialiasing_and_cubic_are_refused() -> None:

@@ -43,15 +43,6 @@ def require_onednn(compiler: Sequence[str]) -> str:
     return version
 
 
-def has_onednn(compiler: Sequence[str]) -> bool:
-    """Whether programs can call oneDNN here."""
-    try:
-        require_onednn(compiler)
-    except CodegenError:
-        return False
-    return True
-
-
 @lru_cache(maxsize=4)
 def _probe(command: tuple[str, ...]) -> tuple[str, str]:
     """Version, or, without one, the last line of the compiler's or the program's output."""

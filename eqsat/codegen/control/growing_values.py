@@ -18,11 +18,11 @@ from eqsat.codegen.control.control_node import OperandSource
 from eqsat.codegen.control.lowering import Lowering
 from eqsat.codegen.found_sizes import Unbounded
 from eqsat.codegen.program import Program, ProgramOperand, ProgramTensor
-from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.model.shadowing import defined_values
 from eqsat.model.unused_names import unused
 from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.size import bounds, symbol
 from eqsat.schema.size_questions import greatest, is_free, substituted, symbols
 from eqsat.schema.symbol import LARGEST

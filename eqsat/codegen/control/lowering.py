@@ -17,9 +17,9 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import depends_on_inputs, is_sizes
-from eqsat.codegen.value_ranges import IntegerRange
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.integer_ranges import IntegerRange
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 

@@ -30,7 +30,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
 from eqsat.schema.free_sizes import received, within
-from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
+from eqsat.schema.types import Attrs, OpKey, TensorType, stored_type, tensor_type
 
 MOST_FACTORS = 16
 """Elements of a float tensor by which sizes are multiplied."""
@@ -264,11 +264,7 @@ def _bound(node: ir.Node, outer: Mapping[str, ir.Attr]) -> ir.Node:
 
 def _type(run: _Pass, value: ir.Value) -> TensorType | None:
     if value not in run.types:
-        tensor = value.const_value if value.is_initializer() else None
-        if tensor is not None:
-            run.types[value] = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
-        else:
-            run.types[value] = tensor_type(value)
+        run.types[value] = stored_type(value)
     return run.types[value]
 
 

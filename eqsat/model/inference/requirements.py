@@ -27,7 +27,7 @@ from eqsat.schema import opset
 from eqsat.schema.agreement import Requirement, solved
 from eqsat.schema.attributes import captured_values, op_key, subgraphs, to_attrs
 from eqsat.schema.free_sizes import FreeSize, FreeSizes
-from eqsat.schema.types import Attrs, Dim, OpKey, TensorType, tensor_type
+from eqsat.schema.types import Attrs, Dim, OpKey, TensorType, stored_type, tensor_type
 
 _KEY = "eqsat.requirements"
 _MOST_ROUNDS = 4
@@ -91,7 +91,7 @@ def of_graph(graph: ir.Graph, free: FreeSizes) -> Iterator[Requirement]:
     for i, node in enumerate(graph):
         if node.op_type == "If" and not node.domain:
             yield from _of_branches(node, graph, free)
-        inputs = [None if value is None else _type(value) for value in node.inputs]
+        inputs = [None if value is None else stored_type(value) for value in node.inputs]
         if all(t is None or t.is_static for t in inputs):
             continue
         values = [None if value is None else _value(value) for value in node.inputs]
@@ -156,11 +156,6 @@ def _as_graph(branch: ir.Graph, around: ir.Graph) -> ir.Graph:
     )
     annotate(ir.Model(made, ir_version=opset.IR_VERSION))
     return made
-
-
-def _type(value: ir.Value) -> TensorType | None:
-    tensor = value.const_value if value.is_initializer() else None
-    return tensor_type(value) if tensor is None else TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
 
 
 def _value(value: ir.Value) -> np.ndarray | None:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.model.inference import size_elements
-from eqsat.model.inference.size_elements import SizeElement, computed, is_free
+from eqsat.model.inference.size_elements import SizeElement, checked, computed, is_free
 from eqsat.ops.evaluate import constant_value, evaluate, try_need
 from eqsat.ops.needs import is_parametric
 from eqsat.ops.operators import has, operator
@@ -66,23 +66,22 @@ def propagate(
     if has(op, Trait.BY_TYPE):
         known = types[0]
         dims = None if known is None else dimensions(known)
-        return unknown if dims is None else (_settled(sizes_of_shape(op.name, attrs, dims), ir.DataType.INT64),)
+        return unknown if dims is None else (settled(_short(sizes_of_shape(op.name, attrs, dims)), ir.DataType.INT64),)
     if not has(op, Trait.SIZES) or outputs[0] is None or outputs[0].dtype not in FOLLOWED:
         return unknown
     given = [None if t is None else _operand(v, t) for v, t in zip(values, types, strict=True)]
     present = [v for v, t in zip(given, types, strict=True) if t is not None]
     if any(v is None or v.size > _LIMIT for v in present) or all(v is None for v in values):
         return unknown
-    complete = {**defaults(op), **dict(attrs)}
     try:
         if any(v is not None and v.dtype == object for v in given):
-            found = of_sizes(op, attrs, complete, given, outputs)
+            found = of_sizes(op, attrs, given, outputs)
         else:
-            found = _of_numbers(op, attrs, complete, given, len(outputs))
+            found = _of_numbers(op, attrs, given, len(outputs))
     except EqsatError:  # the checks report it with a place
         return unknown
     return tuple(
-        None if x is None or t is None or x.size > _LIMIT else _settled(x, t.dtype)
+        None if x is None or t is None or x.size > _LIMIT else settled(_short(x), t.dtype)
         for x, t in zip([*found, *unknown], outputs, strict=False)
     )
 
@@ -113,8 +112,13 @@ def _operand(value: KnownValue, kind: TensorType) -> KnownValue:
     return np.full([d for d in kind.shape or () if isinstance(d, int)], None, object)
 
 
-def _settled(value: np.ndarray, dtype: ir.DataType) -> KnownValue:
-    """A value in the form described above; None if no element is known."""
+def _short(value: np.ndarray) -> np.ndarray:
+    """The value without elements whose expressions are too long."""
+    return _array([*map(checked, elements(value))], value.shape) if value.dtype == object else value
+
+
+def settled(value: np.ndarray, dtype: ir.DataType) -> KnownValue:
+    """A value of an element type in the form described above; None if no element is known."""
     if value.dtype == object:
         if dtype.is_integer():
             value = _array([None if _wraps(x, dtype) else x for x in elements(value)], value.shape)
@@ -147,13 +151,11 @@ def sizes_of_shape(name: str, attrs: Attrs, dims: Sequence[SizeElement]) -> np.n
     if name == "Shape":
         dims = dims[slice(attr(attrs, "start", 0), attr(attrs, "end"))]
         return _array(dims, (len(dims),))
-    multiply = size_elements.OPERATORS["Mul"]
-    return _array([functools.reduce(functools.partial(computed, multiply), dims, 1)], ())
+    return _array([_total(size_elements.OPERATORS["Mul"], [1, *dims])], ())
 
 
-def _of_numbers(
-    op: OpKey, attrs: Attrs, complete: Mapping[str, Any], values: Sequence[KnownValue], outputs: int
-) -> Sequence[KnownValue]:
+def _of_numbers(op: OpKey, attrs: Attrs, values: Sequence[KnownValue], outputs: int) -> Sequence[KnownValue]:
+    complete = {**defaults(op), **dict(attrs)}
     need = try_need(op, complete, values) if is_parametric(op) else None
     if need is not None and need.elements > _LIMIT:
         return ()
@@ -169,7 +171,6 @@ def _of_numbers(
 def of_sizes(
     op: OpKey,
     attrs: Attrs,
-    complete: Mapping[str, Any],
     values: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
 ) -> Sequence[KnownValue]:
@@ -178,14 +179,13 @@ def of_sizes(
     Args:
         op: The operator.
         attrs: Its attributes.
-        complete: The same with defaults.
         values: Values of its inputs, None for an absent one.
         outputs: Types of its outputs.
 
     Raises:
         ExecutionError: The operands do not fit together.
     """
-    name = op.name
+    name, complete = op.name, {**defaults(op), **dict(attrs)}
     selects = operator(op).selects
     if selects is not None and not has(op, Trait.SELECTS):  # Its elements are moved: none are compared.
         return _moved(op, selects.sources(len(values)), attrs, complete, values, len(outputs))
@@ -208,7 +208,7 @@ def of_sizes(
     if folded in _OF_TWO and len(operands) != 2:
         total = operands[0]
         for other in operands[1:]:
-            total = _elementwise(OpKey("", folded), (), rule, [total, other], outputs)
+            total = _short(_elementwise(OpKey("", folded), (), rule, [total, other], outputs))
         return [total]
     return [_elementwise(OpKey("", folded), attrs if folded == op.name else (), rule, operands, outputs)]
 
@@ -255,7 +255,7 @@ def _elementwise(
     rule: Callable[..., SizeElement],
     operands: Sequence[KnownValue],
     outputs: Sequence[TensorType | None],
-) -> KnownValue:
+) -> np.ndarray:
     shape = np.broadcast_shapes(*(v.shape for v in operands if v is not None))
     rows = zip(*(elements(np.broadcast_to(np.array(None) if v is None else v, shape)) for v in operands), strict=True)
     partial = op.name in size_elements.KNOWS_MORE
@@ -293,6 +293,11 @@ def _dtype(value: np.ndarray, element: SizeElement, single: bool) -> np.dtype:
     return np.dtype(bool if isinstance(element, bool) else np.int64)
 
 
+def _total(rule: Callable[..., SizeElement], row: Sequence[SizeElement]) -> SizeElement:
+    """Elements combined from left to right; None if an expression grows too long on the way."""
+    return functools.reduce(lambda total, element: checked(computed(rule, total, element)), row)
+
+
 _REDUCING = {"ReduceMax": "Max", "ReduceMin": "Min", "ReduceProd": "Mul", "ReduceSum": "Add"}
 
 
@@ -307,9 +312,7 @@ def _reduced(name: str, complete: Mapping[str, Any], values: Sequence[KnownValue
     rule = size_elements.OPERATORS[_REDUCING[name]]
     kept = [a for a in range(x.ndim) if a not in chosen]
     rows = np.transpose(x, [*kept, *chosen]).reshape(*(x.shape[a] for a in kept), -1)
-    flat = [
-        functools.reduce(functools.partial(computed, rule), row.tolist()) for row in rows.reshape(-1, rows.shape[-1])
-    ]
+    flat = [_total(rule, row.tolist()) for row in rows.reshape(-1, rows.shape[-1])]
     shape = (
         [1 if a in chosen else n for a, n in enumerate(x.shape)] if complete["keepdims"] else [x.shape[a] for a in kept]
     )
@@ -347,6 +350,6 @@ def _running_sum(complete: Mapping[str, Any], values: Sequence[KnownValue]) -> K
     add = size_elements.OPERATORS["Add"]
     total, flat = 0, []
     for element in elements(x):
-        total = computed(add, total, element)
+        total = checked(computed(add, total, element))
         flat.append(total)
     return _array(flat, x.shape)

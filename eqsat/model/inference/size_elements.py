@@ -337,6 +337,6 @@ def computed(rule: Callable[..., SizeElement], *operands: SizeElement, partial: 
     if not partial and any(x is None for x in operands):
         return None
     try:
-        return checked(rule(*operands))
+        return rule(*operands)
     except Undecided:
         return None

@@ -2,67 +2,126 @@
 
 ONNX's rules do not compute with symbols. Here dimensions are sizes (:mod:`eqsat.schema.size`), and operands that
 contain a shape are followed element by element (:mod:`eqsat.model.inference.shape_values`). An unknown dimension is
-None; others are right for all values of the sizes.
+None; others are right for all values of the sizes. Inference of types and the C generator both ask here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.inference import size_elements
+from eqsat.model.inference.broadcast_dims import Dims, broadcast_dims
 from eqsat.model.inference.shape_values import dimensions, elements, number_of_steps
 from eqsat.model.inference.size_elements import SizeElement, checked, computed, is_free
 from eqsat.ops.operators import has
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
-from eqsat.schema.size import Size, SizeOperation, Undecided, closer_bounds, divided
+from eqsat.schema.size import Size, Undecided, closer_bounds, divided
 from eqsat.schema.size_choices import largest, smallest
 from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import Attrs, KnownValue, OpKey, TensorType
 
 ENDLESS = 10**9
 """Ends of a Slice from here on mean "to the end": no axis of an open size is that long."""
-Dims = list[SizeElement]
 _Shapes = Sequence[Dims | None]
-_Attributes = Mapping[str, Any]
-MOST_IN_MAXIMUM = 3
-"""The number of sizes up to which a broadcast is expressed as the greatest of them."""
+
+
+@dataclass(frozen=True)
+class SizedOperand:
+    """What is known of an operand.
+
+    Attributes:
+        dims: Its dimensions, None if the rank is unknown.
+        value: Its value where known; elements may be sizes, or unknown.
+    """
+
+    dims: Dims | None
+    value: KnownValue = None
+
+
+@dataclass(frozen=True)
+class _SizedCall:
+    """An operator.
+
+    Attributes:
+        attributes: All of them.
+        operands: Its operands, None for an absent one.
+        outputs: Number of its results.
+    """
+
+    attributes: Mapping[str, Any]
+    operands: Sequence[SizedOperand | None]
+    outputs: int
+
+    def operand(self, position: int) -> SizedOperand | None:
+        return self.operands[position] if position < len(self.operands) else None
+
+    def dims(self, position: int) -> Dims | None:
+        operand = self.operand(position)
+        return None if operand is None else operand.dims
+
+    def ints(self, position: int) -> list[SizeElement] | None:
+        """The elements of an operand; None if it is absent or they are unknown."""
+        operand = self.operand(position)
+        return None if operand is None or operand.value is None else elements(operand.value)
+
+    def axes(self, position: int, count: int) -> list[int] | None:
+        """The axes that an operand names, or the first ones if it is absent; None if they are unknown."""
+        if self.operand(position) is None:
+            return list(range(count))
+        named = self.ints(position)
+        return None if named is None or not all(type(a) is int for a in named) else named
 
 
 def sized_shapes(
     op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], values: Sequence[KnownValue], outputs: int
 ) -> _Shapes | None:
-    """The shapes of an operator's results in sizes.
+    """The shapes of an operator's results in sizes, as far as they can be dimensions of a type.
 
     Args:
         op: The operator.
         attrs: Its attributes.
-        inputs: Types of its inputs.
+        inputs: Types of its inputs, None for an absent one.
         values: Their values where known.
         outputs: Number of its outputs.
 
     Returns:
         A shape for each output, None if its rank is unknown; or None for an operator that is not treated here.
     """
+    known = [*values, *[None] * (len(inputs) - len(values))]
+    operands = [None if t is None else SizedOperand(dimensions(t), v) for t, v in zip(inputs, known, strict=True)]
+    found = result_dims(op, {**defaults(op), **dict(attrs)}, operands, outputs)
+    # The sizes of a broadcast are dimensions of its operands.
+    written = _dimension if op.name in _RULES else checked
+    return None if found is None else [None if s is None else list(map(written, s)) for s in found]
+
+
+def result_dims(
+    op: OpKey, attributes: Mapping[str, Any], operands: Sequence[SizedOperand | None], outputs: int
+) -> _Shapes | None:
+    """The shapes of an operator's results in sizes, whatever their ranges and however long their expressions.
+
+    Args:
+        op: The operator.
+        attributes: All of its attributes.
+        operands: What is known of its operands, None for an absent one.
+        outputs: Number of its results.
+
+    Returns:
+        See :func:`sized_shapes`.
+    """
     if op.domain:
         return None
-    rule = _RULES.get(op.name)
-    if rule is None and not has(op, Trait.BROADCASTS):
-        return None
-    shapes = [None if t is None else dimensions(t) for t in inputs]
-    known = [*values, *[None] * (len(inputs) - len(values))]
-    if rule is None:
-        present = [s for s, t in zip(shapes, inputs, strict=True) if t is not None]
-        return [_broadcast(present)] * outputs
+    rule = _RULES.get(op.name, _broadcasting if has(op, Trait.BROADCASTS) else None)
     try:
-        found = rule({**defaults(op), **dict(attrs), "outputs": outputs}, shapes, known)
+        return None if rule is None else rule(_SizedCall(attributes, operands, outputs))
     except Undecided:
         return None
-    return None if found is None else [None if s is None else list(map(_dimension, s)) for s in found]
 
 
 def as_types(shapes: _Shapes, found: Sequence[TensorType | None]) -> tuple[TensorType | None, ...]:
@@ -81,100 +140,41 @@ def _dimension(size: SizeElement) -> SizeElement:
     return size if closer_bounds(size)[0] >= 0 else None
 
 
-def _ints(value: KnownValue) -> list[SizeElement] | None:
-    return None if value is None else elements(value)
-
-
-def _numbers(value: KnownValue) -> list[int] | None:
-    """The elements of a value if all are numbers, otherwise None."""
-    return None if value is None or value.dtype == object else [int(x) for x in value.reshape(-1)]
-
-
 # ---- broadcasting ------------------------------------------------------------------------------------
 
 
-def _broadcast(shapes: Sequence[Dims | None]) -> Dims | None:
-    known = [s for s in shapes if s is not None]
-    if len(known) < len(shapes):
-        return None
-    rank = max(map(len, known), default=0)
-    return [broadcast_size([s[a - rank + len(s)] for s in known if a >= rank - len(s)]) for a in range(rank)]
+def _broadcasting(call: _SizedCall) -> _Shapes:
+    return [broadcast_dims([operand.dims for operand in call.operands if operand is not None])] * call.outputs
 
 
-def broadcast_size(sizes: Sequence[SizeElement]) -> SizeElement:
-    """The size to which sizes of one axis broadcast: they are equal or 1."""
-    met: list[SizeElement] = []
-    for size in sizes:
-        if size is None:
-            met.append(None)
-        elif size != 1:
-            met += [s for s in _maxima(size, sizes) if s not in met]
-    for size in met:
-        # The other sizes are equal to it or 1.
-        if size is not None and (not isinstance(size, Size) or closer_bounds(size)[0] > 1):
-            return size
-    if not met:
-        return 1
-    if None in met:
-        return None
-    if len(met) == 1:
-        return met[0]
-    if len(met) > MOST_IN_MAXIMUM or any(closer_bounds(s)[0] < 1 for s in met):
-        return None
-    found, *rest = sorted(met, key=lambda s: f"{s:model}")
-    for size in rest:
-        found = largest(found, size)
-    return checked(found)
-
-
-def _maxima(size: int, sizes: Sequence[SizeElement]) -> list[int]:
-    """Splits a size that is the maximum of sizes of one axis into these sizes; the axis has one of them, or 1.
-
-    Args:
-        size: The size.
-        sizes: Sizes of the axis. As none is negative, the maximum of 0 and one of them is that one.
-    """
-    if isinstance(size, Size) and len(size.terms) == 1:
-        ((monomial, factor),) = size.terms.items()
-        atom = monomial[0] if factor == 1 and len(monomial) == 1 else None
-        if isinstance(atom, SizeOperation) and atom.kind == "max":
-            parts = [atom.a, atom.b]
-            if all(closer_bounds(part)[0] >= 1 for part in parts):
-                return [size for part in parts for size in _maxima(part, sizes)]
-            rest = [part for part in parts if isinstance(part, Size) or part != 0]
-            if len(rest) == 1 and rest[0] in sizes:
-                return rest
-    return [size]
-
-
-def _matmul(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    a, b = shapes[0], shapes[1]
+def _matmul(call: _SizedCall) -> _Shapes | None:
+    a, b = call.dims(0), call.dims(1)
     if not a or not b:
         return None
-    lead = _broadcast([a[:-2], b[:-2]]) or []
+    lead = broadcast_dims([a[:-2], b[:-2]]) or []
     return [[*lead, *(a[-2:-1] if len(a) > 1 else []), *(b[-1:] if len(b) > 1 else [])]]
 
 
-def _expand(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, wanted = shapes[0], _ints(values[1])
-    return None if x is None or wanted is None else [_broadcast([x, wanted])]
+def _expand(call: _SizedCall) -> _Shapes | None:
+    x, wanted = call.dims(0), call.ints(1)
+    return None if x is None or wanted is None else [broadcast_dims([x, wanted])]
 
 
 # ---- shapes that operands say ------------------------------------------------------------------------
 
 
-def _constant_of_shape(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    wanted = _ints(values[0])
+def _constant_of_shape(call: _SizedCall) -> _Shapes | None:
+    wanted = call.ints(0)
     return None if wanted is None else [wanted]
 
 
-def _reshape(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, wanted = shapes[0], _ints(values[1])
+def _reshape(call: _SizedCall) -> _Shapes | None:
+    x, wanted = call.dims(0), call.ints(1)
     if wanted is None:
         return None
     found: Dims = []
     for i, n in enumerate(wanted):
-        if isinstance(n, int) and n == 0 and not attributes.get("allowzero"):
+        if isinstance(n, int) and n == 0 and not call.attributes.get("allowzero"):
             n = x[i] if x is not None and i < len(x) else None
         found.append(n)
     open_at = [i for i, n in enumerate(found) if n is None or (isinstance(n, int) and n == -1)]
@@ -205,14 +205,15 @@ def _rest(given: Dims, named: Dims) -> SizeElement:
     return computed(lambda a, b: None if isinstance(b, int) and b == 0 else divided(a, b), total, by)
 
 
-def _range(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    if any(v is None or v.size != 1 for v in values):
+def _range(call: _SizedCall) -> _Shapes | None:
+    given = [call.ints(k) for k in range(3)]
+    if any(n is None or len(n) != 1 for n in given):
         return None
-    return [[number_of_steps(*(v.reshape(()).item() for v in values if v is not None))]]
+    return [[number_of_steps(*(n[0] for n in given if n is not None))]]
 
 
-def _tile(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, repeats = shapes[0], _ints(values[1])
+def _tile(call: _SizedCall) -> _Shapes | None:
+    x, repeats = call.dims(0), call.ints(1)
     if x is None or repeats is None or len(x) != len(repeats):
         return None
     return [[_product(n, k) for n, k in zip(x, repeats, strict=True)]]
@@ -234,27 +235,23 @@ def _at(shape: Dims, axis: int, n: SizeElement) -> Dims:
     return [*shape[:axis], n, *shape[axis + 1 :]]
 
 
-def _concat(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    known = [s for s in shapes if s]
-    if len(known) < len(shapes) or len(set(map(len, known))) > 1:
+def _concat(call: _SizedCall) -> _Shapes | None:
+    known = [x.dims for x in call.operands if x is not None and x.dims]
+    if len(known) < len(call.operands) or len(set(map(len, known))) > 1:
         return None
-    agreed = [next((n for n in sorted(ns, key=_vagueness) if n is not None), None) for ns in zip(*known, strict=True)]
-    axis = attributes["axis"] % len(agreed)
+    agreed = [next((n for n in sorted(ns, key=is_free) if n is not None), None) for ns in zip(*known, strict=True)]
+    axis = call.attributes["axis"] % len(agreed)
     return [_at(agreed, axis, _sum(*(s[axis] for s in known)))]
 
 
-def _vagueness(n: SizeElement) -> bool:
-    return is_free(n)
-
-
-def _split(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, sizes = shapes[0], _ints(values[1]) if len(values) > 1 else None
-    count, axis = attributes["outputs"], attributes["axis"]
+def _split(call: _SizedCall) -> _Shapes | None:
+    x, sizes = call.dims(0), call.ints(1)
+    count, axis = call.outputs, call.attributes["axis"]
     if not x:
         return None
     if sizes is None:
         n = x[axis % len(x)]
-        if (len(values) > 1 and values[1] is not None) or not attributes.get("num_outputs"):
+        if call.operand(1) is not None or not call.attributes.get("num_outputs"):
             return [_at(x, axis, None)] * count
         part = computed(lambda a: -divided(-a, count), n)
         last = None if part is None else _sum(n, computed(size_elements.OPERATORS["Mul"], part, 1 - count))
@@ -264,55 +261,45 @@ def _split(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue
     return [_at(x, axis, n) for n in sizes]
 
 
-def _top_k(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, k = shapes[0], _ints(values[1])
-    return None if not x or not k else [_at(x, attributes["axis"], k[0])] * 2
+def _top_k(call: _SizedCall) -> _Shapes | None:
+    x, k = call.dims(0), call.ints(1)
+    return None if not x or not k else [_at(x, call.attributes["axis"], k[0])] * 2
 
 
-def _one_hot(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, depth = shapes[0], _ints(values[1])
+def _one_hot(call: _SizedCall) -> _Shapes | None:
+    x, depth = call.dims(0), call.ints(1)
     if x is None or not depth:
         return None
-    axis = attributes["axis"] % (len(x) + 1)
+    axis = call.attributes["axis"] % (len(x) + 1)
     return [[*x[:axis], depth[0], *x[axis:]]]
 
 
-def _axes(value: KnownValue, given: Sequence[KnownValue], position: int, rank: int) -> list[int] | None:
-    """The axes in an operand, or without the operand all or the first ones; None if they are not known."""
-    numbers = _numbers(value)
-    if numbers is not None:
-        return [a % rank for a in numbers]
-    return None if value is not None or given[position:] else list(range(rank))
-
-
-def _pad(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x, widths = shapes[0], _ints(values[1])
+def _pad(call: _SizedCall) -> _Shapes | None:
+    x, widths = call.dims(0), call.ints(1)
     if x is None or widths is None:
         return None
-    axes = _numbers(values[3]) if len(values) > 3 and values[3] is not None else list(range(len(x)))
+    axes = call.axes(3, len(x))
     if axes is None or len(widths) != 2 * len(axes):
-        return None
+        return [[None] * len(x)]
     shape = list(x)
     for k, axis in enumerate(axes):
         shape[axis] = _sum(shape[axis], widths[k], widths[k + len(axes)])
     return [shape]
 
 
-def _slice(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x = shapes[0]
-    starts, ends, axes, steps = ([_ints(v) for v in values[1:]] + [None] * 4)[:4]
+def _slice(call: _SizedCall) -> _Shapes | None:
+    x = call.dims(0)
     if x is None:
         return None
-    count = next((len(v) for v in (starts, ends, axes, steps) if v is not None), None)
-    if axes is None and ((len(values) > 3 and values[3] is not None) or count is None):
-        return [[None] * len(x)]
-    axes = list(range(count or 0)) if axes is None else axes
-    if not all(isinstance(a, int) and not isinstance(a, Size) for a in axes):
+    starts, ends, steps = (call.ints(k) for k in (1, 2, 4))
+    count = next((len(given) for given in (starts, ends, steps) if given is not None), None)
+    axes = None if count is None and call.operand(3) is None else call.axes(3, count or 0)
+    if axes is None:
         return [[None] * len(x)]
     shape = list(x)
     for k, axis in enumerate(axes):
-        start, end = (None if v is None else v[k] for v in (starts, ends))
-        step = 1 if steps is None else steps[k]
+        start, end = (None if given is None else given[k] for given in (starts, ends))
+        step = 1 if call.operand(4) is None else None if steps is None else steps[k]
         shape[axis] = _taken(start, end, step, shape[axis])
     return [shape]
 
@@ -346,12 +333,11 @@ def slice_start(start: int, step: int, n: int) -> int:
     return largest(smallest(at, n if step > 0 else n - 1), 0)
 
 
-def _resize(attributes: _Attributes, shapes: _Shapes, values: Sequence[KnownValue]) -> _Shapes | None:
-    x = shapes[0]
-    scales, sizes = ([*(_ints(v) for v in values[2:4]), None, None])[:2]
-    if x is None or attributes.get("keep_aspect_ratio_policy", "stretch") not in ("stretch", b"stretch"):
+def _resize(call: _SizedCall) -> _Shapes | None:
+    x, scales, sizes = call.dims(0), call.ints(2), call.ints(3)
+    if x is None or call.attributes.get("keep_aspect_ratio_policy", "stretch") not in ("stretch", b"stretch"):
         return None
-    axes = [a % len(x) for a in attributes.get("axes") or range(len(x))]
+    axes = [a % len(x) for a in call.attributes.get("axes") or range(len(x))]
     shape = list(x)
     if sizes:
         for axis, n in zip(axes, sizes, strict=False):
@@ -373,7 +359,7 @@ def _scaled(n: SizeElement, scale: SizeElement) -> SizeElement:
     return computed(lambda a: size_elements.cast(a, ir.DataType.INT64), scaled)
 
 
-_RULES: dict[str, Callable[[_Attributes, _Shapes, Sequence[KnownValue]], _Shapes | None]] = {
+_RULES: dict[str, Callable[[_SizedCall], _Shapes | None]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,

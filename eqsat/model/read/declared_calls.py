@@ -22,11 +22,8 @@ from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, op_key, plain_value
 from eqsat.schema.declared_operators import DeclaredOperator, Function, declared_here, declared_name, find_declared
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey
+from eqsat.schema.types import CAST_LIKE, CONSTANT, Attrs, AttrValue, GraphAttr, OpKey
 from eqsat.schema.versions import means_same
-
-_CONSTANT = OpKey("", "Constant")
-_CAST_LIKE = OpKey("", "CastLike")
 
 _Key = tuple[str, str, str]
 
@@ -154,7 +151,7 @@ def _program(
         attrs = _attributes(op, node, bound)
         if any(isinstance(value, GraphAttr) for _, value in attrs):
             return f"`{op}`, control flow"
-        if op == _CONSTANT:
+        if op == CONSTANT:
             value = constant_value(attrs)
             names[node.outputs[0]] = "?" if value is None else _shown(value)
             continue
@@ -162,7 +159,7 @@ def _program(
         if op == OpKey("", "Identity"):
             names[node.outputs[0]] = operands[0]
             continue
-        if op == _CAST_LIKE and isinstance(operands[0], tuple) and operands[0][0] == "constant":
+        if op == CAST_LIKE and isinstance(operands[0], tuple) and operands[0][0] == "constant":
             # The stored type of a number does not matter if the number is the same.
             names[node.outputs[0]] = ("cast like", operands[0][2:], operands[1])
             continue

@@ -79,7 +79,7 @@ def read(source: ModelSource) -> UncheckedModel:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _set_aside(_parse(bytes(source), "the bytes"), "", None)
     if isinstance(source, str) and is_text(source):
-        return parse_text(source)
+        return _set_aside(_parse_text(source, "text"), "", None)
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
     if isinstance(exported := getattr(source, "model", None), ir.Model):  # the result of torch.onnx.export
@@ -95,15 +95,6 @@ def _framework(source: object) -> str:
     """The framework of a network that has not been exported, or nothing."""
     packages = {base.__module__.partition(".")[0] for base in type(source).__mro__}
     return next((name for name in _EXPORTS if name in packages), "")
-
-
-def parse_text(text: str, place: str = "text") -> UncheckedModel:
-    """Reads a model in ONNX's text format.
-
-    Raises:
-        ModelError: A syntax error, with its line and column.
-    """
-    return _set_aside(_parse_text(text, place), "", None)
 
 
 def is_text(source: str) -> bool:

@@ -21,9 +21,7 @@ from eqsat.model.write.too_new import Newer
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, op_key, tensor_of
 from eqsat.schema.body import Body
-from eqsat.schema.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorType
-
-_CONSTANT = OpKey("", "Constant")
+from eqsat.schema.types import CONSTANT, Attrs, GraphAttr, OpaqueAttr, OpKey, TensorType
 
 
 def within_opset(model: ir.Model, bound: int | None) -> tuple[ir.Model, dict[OpKey, int]]:
@@ -138,5 +136,5 @@ def opset_of_body(body: Body, inputs: tuple[TensorType | None, ...], wanted: int
         given = tuple(None if i is None else types[i] for i in node.inputs)
         known = tuple(None if i is None else constant[i] for i in node.inputs)
         wanted = max(wanted, opset_needed(node.op, node.attrs, given, tuple(types[len(constant) : end]), known, wanted))
-        constant += [node.op == _CONSTANT] * node.outputs
+        constant += [node.op == CONSTANT] * node.outputs
     return wanted

@@ -24,10 +24,19 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, make_attrs, op_key, to_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.metadata import COST
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType, TensorTypes, tensor_type
+from eqsat.schema.types import (
+    CAST,
+    CAST_LIKE,
+    Attrs,
+    AttrValue,
+    GraphAttr,
+    OpaqueAttr,
+    OpKey,
+    TensorType,
+    TensorTypes,
+    tensor_type,
+)
 
-_CAST = OpKey("", "Cast")
-_CAST_LIKE = OpKey("", "CastLike")
 _RANGE = OpKey("", "Range")
 _DEEPEST = 8
 """Levels to which definitions may be nested."""
@@ -112,7 +121,7 @@ def _definition_of(node: ir.Node, types: _Inner) -> Body | None:
     inputs = [_known(v, types) for v in node.inputs]
     if op.domain or any(a.is_ref() for a in node.attributes.values()):
         return None
-    if op == _CAST_LIKE:
+    if op == CAST_LIKE:
         return _cast(to_attrs(node), inputs)
     if any(t is None and v is not None for t, v in zip(inputs, node.inputs, strict=True)):
         return None
@@ -142,7 +151,7 @@ def _flattened(op: OpKey, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -
 
 def _flat(op: OpKey, attrs: Attrs, inputs: TensorTypes, depth: int) -> Body | None:
     """A definition by operators that run themselves, None if there is none."""
-    if op == _CAST_LIKE:
+    if op == CAST_LIKE:
         return _cast(attrs, inputs)
     body = _definition(op, attrs, inputs) if depth < _DEEPEST else None
     nodes = None if body is None else _typed(body, inputs)
@@ -153,7 +162,7 @@ def _flat(op: OpKey, attrs: Attrs, inputs: TensorTypes, depth: int) -> Body | No
     number: list[int | None] = list(range(body.inputs))
     for node, given, results in nodes:
         operands = [None if i is None else number[i] for i in node.inputs]
-        stays = node.op != _CAST_LIKE and runs_alone(node.op, node.attrs, given, results)
+        stays = node.op != CAST_LIKE and runs_alone(node.op, node.attrs, given, results)
         inner = None if stays else _flat(node.op, node.attrs, given, depth + 1)
         if inner is None and not stays:
             return None
@@ -180,7 +189,7 @@ def _cast(attrs: Attrs, inputs: TensorTypes) -> Body | None:
     if like is None:
         return None
     values: dict[str, AttrValue] = {**dict(attrs), "to": int(like.dtype)}
-    return Body(2, (BodyNode(_CAST, make_attrs(_CAST, values), (0,)),), (2,))
+    return Body(2, (BodyNode(CAST, make_attrs(CAST, values), (0,)),), (2,))
 
 
 def _of_scalars(inputs: TensorTypes) -> Body | None:

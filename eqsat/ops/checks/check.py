@@ -93,10 +93,10 @@ def require_broadcast(shape: Sequence[Dim] | None, target: Sequence[Dim] | None,
             raise Mismatch(f"{what} of shape {show(shape)} does not broadcast to {show(target)}")
 
 
-def normal_axis(axis: int, rank: int, *, what: str = "axis") -> int:
+def normal_axis(axis: int, rank: int) -> int:
     """The axis counted from the front."""
     if not -rank <= axis < rank:
-        raise Mismatch(f"{what} {axis} is not within rank {rank}")
+        raise Mismatch(f"axis {axis} is not within rank {rank}")
     return axis % rank
 
 

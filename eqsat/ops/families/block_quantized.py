@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import equal_axes
-from eqsat.ops.definition import BodyWriter, number, rank
+from eqsat.ops.definition import BodyWriter, integer, number, rank
 from eqsat.ops.need_by_shapes import need_blocks, need_gathered_blocks
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
@@ -40,7 +40,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | 
     Inputs: A (..., K), B (N, blocks, bytes of a block), scales (N * blocks), zero_points (packed or of A's type),
     g_idx (K), bias (N).
     """
-    depth, width, block, bits = (_number(attrs, n) for n in ("K", "N", "block_size", "bits"))
+    depth, width, block, bits = (integer(attrs, n) for n in ("K", "N", "block_size", "bits"))
     if bits not in _PACKED or block <= 0 or attrs.get("weight_prepacked"):
         return None
     w = BodyWriter(types)
@@ -78,11 +78,11 @@ def gather_block_quantized(attrs: Mapping[str, AttrValue], types: TensorTypes) -
 
     Inputs: data, indices, scales, zero_points.
     """
-    dims, bits, block = rank(types, 0), _number(attrs, "bits"), _number(attrs, "block_size")
+    dims, bits, block = rank(types, 0), integer(attrs, "bits"), integer(attrs, "block_size")
     data, at, scales = types[0], rank(types, 1), types[2]
     if dims is None or at is None or data is None or scales is None or bits not in _PACKED:
         return None
-    gathered, axis = (_number(attrs, n) % dims for n in ("gather_axis", "quantize_axis"))
+    gathered, axis = (integer(attrs, n) % dims for n in ("gather_axis", "quantize_axis"))
     packed = data.dtype == _BYTE
     if data.dtype not in (_BYTE, ir.DataType.INT4, ir.DataType.UINT4) or gathered == axis:
         return None
@@ -114,11 +114,6 @@ def gather_block_quantized(attrs: Mapping[str, AttrValue], types: TensorTypes) -
         offset = w.op("Gather", offset, which, axis=axis)
     y = w.op("Mul", w.op("Sub", real, offset), w.op("Gather", scale, which, axis=axis))
     return w.body(y)
-
-
-def _number(attrs: Mapping[str, AttrValue], name: str) -> int:
-    value = attrs.get(name, 0)
-    return value if isinstance(value, int) else 0
 
 
 # ---- declarations ----------------------------------------------------------------------------------

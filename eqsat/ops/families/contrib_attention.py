@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import BodyWriter, number, rank
+from eqsat.ops.definition import BodyWriter, integer, integers, number, rank
 from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import attention as sample
@@ -30,7 +30,7 @@ def attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None
 
     Inputs: input (B, S, D), weights (D, N * (H + H + Hv)), bias, mask_index, past (2, B, N, P, H), attention_bias.
     """
-    columns, width = _integers(attrs, "qkv_hidden_sizes"), number(types, 1, 1)
+    columns, width = integers(attrs, "qkv_hidden_sizes"), number(types, 1, 1)
     if attrs.get("do_rotary") or attrs.get("past_present_share_buffer") or (len(types) > 6 and types[6] is not None):
         return None
     if width is None or rank(types, 0) != 3:
@@ -78,7 +78,7 @@ def attend_projected(
         past: Position of the input ``past``.
         bias: Position of the input that is added to the scores.
     """
-    heads = _integer(attrs, "num_heads")
+    heads = integer(attrs, "num_heads")
     parts = w.several("Split", 3, projected, w.constant(list(columns)), axis=2)
     q, k, v = (_of_heads(w, part, heads, size) for part, size in zip(parts, columns, strict=True))
     before = None
@@ -104,7 +104,7 @@ def multi_head_attention(attrs: Mapping[str, AttrValue], types: TensorTypes) -> 
     Inputs: query (B, S, D), key (B, T, D) or (B, N, T, H), value likewise, bias, key_padding_mask, attention_bias,
     past_key (B, N, P, H), past_value. The first may be all three (B, S, N, 3, H), the second two (B, T, N, 2, H).
     """
-    heads = _integer(attrs, "num_heads")
+    heads = integer(attrs, "num_heads")
     ranks = [rank(types, i) for i in range(3)]
     if any(t is not None for t in types[8:]):
         return None
@@ -235,16 +235,6 @@ def largest_negative(dtype: ir.DataType) -> float:
 _NUMPY_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
 
 
-def _integer(attrs: Mapping[str, AttrValue], name: str) -> int:
-    value = attrs.get(name, 0)
-    return value if isinstance(value, int) else 0
-
-
-def _integers(attrs: Mapping[str, AttrValue], name: str) -> tuple[int, ...]:
-    value = attrs.get(name, ())
-    return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
-
-
 def rotary_embedding(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body | None:
     """Pairs of elements turned by angles that depend on the position.
 
@@ -254,7 +244,7 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: TensorTypes) -> Body
     if attrs.get("is_packed_batching") or rank(types, 0) not in (3, 4):
         return None
     w = BodyWriter(types)
-    heads, partly = _integer(attrs, "num_heads"), _integer(attrs, "rotary_embedding_dim")
+    heads, partly = integer(attrs, "num_heads"), integer(attrs, "rotary_embedding_dim")
     x = 0
     flat = rank(types, 0) == 3
     width, half = number(types, 0, 2 if flat else 3), number(types, 2, 1)

@@ -22,6 +22,7 @@ from eqsat.ops.quantization_role import DATA, Operands, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import resampling as sample
 from eqsat.ops.traits import PARAMETRIC
+from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attributes
 
 
@@ -158,6 +159,10 @@ def upsample_planes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 
 _ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+_NEAREST_OF_TENSORFLOW = "tf_half_pixel_for_nn"
+"""Named by ONNX until version 13; ONNX Runtime knows it in all, and exporters write it."""
+_FLOOR_OF_TENSORFLOW = {"coordinate_transformation_mode": _NEAREST_OF_TENSORFLOW, "nearest_mode": "floor"}
+_NEAREST_BY_CENTRE = {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
 
 
 def _resize(x: np.ndarray, plan: ResizePlan, attrs: Attributes) -> np.ndarray:
@@ -209,7 +214,7 @@ def _positions(p: ResizedAxis, length: int, mode: str, kind: type[np.floating]) 
         return i * last / (real_size - kind(1)) if real_size != 1 else np.zeros(p.size, kind)
     if mode == "asymmetric":
         return i / scale
-    if mode == "tf_half_pixel_for_nn":
+    if mode == _NEAREST_OF_TENSORFLOW:
         return (i + half) / scale
     if mode == "tf_crop_and_resize":
         start, end = kind(p.roi[0]), kind(p.roi[1])
@@ -269,6 +274,13 @@ def _interpolate(x: np.ndarray, axis: int, index: np.ndarray, weights: np.ndarra
     return y
 
 
+def _nearest_of_pixels(given: normal.Given) -> normal.Changes:
+    """The element whose pixel holds the centre: floor(c), as TensorFlow says it, is c - 1/2 rounded up from a half."""
+    named = {name: attr(given.attrs, name) for name in _NEAREST_BY_CENTRE}
+    is_same = attr(given.attrs, "mode", "nearest") == "nearest" and named == _FLOOR_OF_TENSORFLOW
+    return _NEAREST_BY_CENTRE if is_same else {}
+
+
 def _role(attrs: Attributes, operands: Operands) -> Role | None:
     """The nearest element is one of the operand, unless it lies outside of it."""
     if attrs.get("mode", "nearest") != "nearest":
@@ -282,12 +294,12 @@ _RESIZE_WORDS = attributes.words(
     mode=("nearest", "linear", "cubic"),
     coordinate_transformation_mode=(
         "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-        "tf_crop_and_resize"),
+        "tf_crop_and_resize", _NEAREST_OF_TENSORFLOW),
     nearest_mode=("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"),
     keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"))
 declare("Resize", numpy={11: resize, 10: resize_first}, traits=PARAMETRIC, shaped_by=(1, 2, 3), macs=count.resize,
     need=need_resize, checks=(_RESIZE_WORDS, attributes.resize, movement.parameters(vectors=(1, 2, 3)),
             lengths.per_axis(2, "scales", may_be_empty=True), lengths.per_axis(3, "sizes", may_be_empty=True)),
-    normal_form=(normal.axes,), sampling=sample.resize, quantization=Role(data=(0,), of_node=_role))
+    normal_form=(normal.axes, _nearest_of_pixels), sampling=sample.resize, quantization=Role(data=(0,), of_node=_role))
 declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, traits=PARAMETRIC,
     shaped_by=(1,), macs=count.resize, need=need_resize)

@@ -14,11 +14,11 @@ _INT64 = ir.DataType.INT64
 _ONES = (ir.DataType.FLOAT, ir.DataType.INT32, _INT64)
 
 
-def _data(node: SampledNode, i: int = 0) -> Shape:
+def _data(node: SampledNode) -> Shape:
     """The operand that is looked up in: of at least one dimension, and not empty."""
-    shape = node.known(i)
+    shape = node.known(0)
     if shape is None:
-        shape = node.draw(i, node.shape if node.shape else node.chance.shape(least=1))
+        shape = node.draw(0, node.shape if node.shape else node.chance.shape(least=1))
     if not shape or 0 in shape:
         raise Rejected("nothing to look up in")
     return shape

@@ -26,7 +26,7 @@ def _spatial(node: SampledNode) -> int:
 class _Window:
     """The attributes of a window, drawn."""
 
-    def __init__(self, node: SampledNode, n: int, *, dilated: bool = True, whole: Sequence[int] | None = None) -> None:
+    def __init__(self, node: SampledNode, n: int, *, whole: Sequence[int] | None = None) -> None:
         chance = node.chance
         self.n = n
         kernel = tuple(whole) if whole is not None else tuple(chance.number(1, 3) for _ in range(n))
@@ -37,10 +37,9 @@ class _Window:
         padded = whole is not None and chance.happens(0.25)
         strides = (_ONE_STEP,) * n if padded else tuple(1 if usual else chance.number(1, 3) for _ in range(n))
         self.strides = tuple(node.attr("strides", strides))
-        plain = not dilated or chance.happens(0.7)
-        self.dilations = tuple(1 if plain else chance.number(1, 2) for _ in range(n))
-        if dilated:
-            self.dilations = tuple(node.attr("dilations", self.dilations))
+        plain = chance.happens(0.7)
+        dilations = tuple(1 if plain else chance.number(1, 2) for _ in range(n))
+        self.dilations: tuple[int, ...] = tuple(node.attr("dilations", dilations))
         none = not padded if whole is not None else chance.happens(0.4)
         self.pads = tuple(
             0 if none else chance.number(0, min(_MOST_PADDING, self.kernel[i % n] - 1)) for i in range(2 * n)

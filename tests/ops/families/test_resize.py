@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx.parser
+import onnxruntime
 import pytest
 
+import eqsat
 from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ort, run_ours, run_reference, values
 
@@ -135,6 +138,27 @@ def test_nearest_breaks_ties_as_onnx_runtime_does(seed: int):
         differing += not np.array_equal(ours, theirs)
     # A quotient that is a tie only after rounding may round otherwise in another order of operations.
     assert differing <= 2
+
+
+@pytest.mark.parametrize("opset", [11, 13, 19])
+@pytest.mark.parametrize("rounding", ["floor", "round_prefer_floor", "ceil"])
+def test_nearest_pixels_of_tensorflow(opset: int, rounding: str):
+    """Where the result is `floor`, the most frequent spelling takes its place, which accelerators know."""
+    name = "tf_half_pixel_for_nn"
+    for factor in ((2.0, 3.0), (0.5, 1.0), (1.7, 0.4)):
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 7, opset_import: ["" : {opset}]> g (float[1,2,9,7] x) => (float[1,2,a,b] y)
+            <float[0] roi = {{}}, float[4] scales = {{1,1,{factor[0]},{factor[1]}}}> {{
+                y = Resize<mode="nearest", coordinate_transformation_mode="{name}", nearest_mode="{rounding}">
+                    (x, roi, scales)
+            }}"""
+        )
+        feeds = {"x": values(np.random.default_rng(0), (1, 2, 9, 7), np.float32)}
+        wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
+        loaded = eqsat.load(model)
+        np.testing.assert_array_equal(eqsat.run(loaded, feeds)["y"], wanted)
+        node = next(n for n in loaded.graph if n.op_type == "Resize")
+        assert (node.attributes.get_string("coordinate_transformation_mode") == name) == (rounding != "floor")
 
 
 def test_to_nothing():
