@@ -111,18 +111,20 @@ def loops() -> ir.Model:
 
 
 def first_layers() -> ir.Model:
-    """Convolutions from one to four channels whose readers have ONNX's layout, of sounds, images and volumes."""
+    """Convolutions of one to four channels a group whose readers have ONNX's layout, of sounds, images and volumes."""
     rng = np.random.default_rng(10)
     outputs = []
-    for number, (shape, channels, window, stride) in enumerate(
+    for number, (shape, channels, window, stride, group) in enumerate(
         (
-            ((1, 1, 16000), 256, (10,), 5), ((1, 2, 4000), 64, (16,), 8), ((1, 1, 28, 28), 32, (5, 5), 1),
-            ((1, 1, 64, 64), 64, (3, 3), 1), ((1, 3, 96, 96), 32, (3, 3), 2), ((1, 4, 12, 24, 24), 16, (3, 3, 3), 1),
+            ((1, 1, 16000), 256, (10,), 5, 1), ((1, 2, 4000), 64, (16,), 8, 1), ((1, 1, 28, 28), 32, (5, 5), 1, 1),
+            ((1, 1, 64, 64), 64, (3, 3), 1, 1), ((1, 3, 96, 96), 32, (3, 3), 2, 1),
+            ((1, 4, 12, 24, 24), 16, (3, 3, 3), 1, 1), ((1, 96, 300), 96, (31,), 1, 96),
+            ((1, 64, 1000), 64, (31,), 1, 64),
         )
     ):  # fmt: skip
         x = input(f"x{number}", shape)
-        w = rng.standard_normal((channels, shape[1], *window)).astype(np.float32)
-        outputs.append(op.Conv(x, w, strides=[stride] * len(window)))
+        w = rng.standard_normal((channels, shape[1] // group, *window)).astype(np.float32)
+        outputs.append(op.Conv(x, w, strides=[stride] * len(window), group=group))
     return graph(outputs)
 
 

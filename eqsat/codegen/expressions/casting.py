@@ -38,6 +38,7 @@ def conversion(text: str, source: ir.DataType, target: ir.DataType, saturate: bo
     if not real and source not in INTEGERS | _NARROW | {_T.BOOL}:
         return None
     c = c_types.computed(target)
+    to_integer = f"{c_types.computed(source)}_to_i32({text})"
     if target == _T.BOOL:
         return f"({text} != 0)"
     if target in FLOAT8:
@@ -47,7 +48,7 @@ def conversion(text: str, source: ir.DataType, target: ir.DataType, saturate: bo
             return f"round_to_odd({text})"
         return f"(({c}){text})"
     if target in _NARROW:
-        low = f"double_to_i32({text})" if real else f"(int32_t){text}"
+        low = to_integer if real else f"(int32_t){text}"
         bits = target.bitwidth
         mask, sign = (1 << bits) - 1, 1 << (bits - 1)
         return f"((({low}) & {mask}) ^ {sign}) - {sign}" if target.is_signed() else f"(({low}) & {mask})"
@@ -57,7 +58,7 @@ def conversion(text: str, source: ir.DataType, target: ir.DataType, saturate: bo
         return f"double_to_u64({text})"
     if target in (_T.INT64, _T.UINT32):
         return f"(({c})double_to_i64({text}))"
-    return f"(({c})double_to_i32({text}))"
+    return f"(({c}){to_integer})"
 
 
 def _to_float8(text: str, target: ir.DataType, saturate: bool) -> str:

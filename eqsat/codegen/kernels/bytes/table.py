@@ -32,7 +32,7 @@ TABLE = OpKey("eqsat", "ByteTable")
 _GATHER = OpKey("", "Gather")
 _PIECE = 4096
 """Bytes."""
-_CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
+_CHEAP = frozenset({"Abs", "BitwiseNot", "Clip", "Max", "Min", "Neg", "Relu", "Requantize"})
 """Single operators that vectors compute as fast as a table is read."""
 
 

@@ -21,7 +21,7 @@ from eqsat.codegen.kernel_templates import indented
 from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.kernels.shared.copies import copied
-from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides
+from eqsat.codegen.loop_writer import LoopWriter, broadcast_strides, offset
 from eqsat.codegen.program import IDENTITY, ProgramNode, ProgramTensor
 from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.size_questions import magnitude
@@ -132,13 +132,17 @@ def _faster(task: Task, isa: Isa) -> GeneratedKernel | None:
 
 @loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants, faster=_faster)
 def elementwise(task: Task) -> GeneratedKernel:
-    """Load, compute, store."""
+    """Load, compute, store; bits stay what they are where nothing is computed."""
     writer = LoopWriter(flattened(task))
     x = writer.required(0)
     shape = writer.task.output.shape
     x = replace(x, shape=shape, strides=broadcast_strides(x.shape, x.strides, shape))
+    y = writer.task.output
     with writer.loops("i", shape, parallel=True) as index:
-        writer.store(writer.load(x, index), index)
+        if not task.epilogue.steps and x.dtype == y.dtype:
+            writer.add(f"y0[{offset(y.strides, index)}] = {x.name}[{offset(x.strides, index)}];")
+        else:
+            writer.store(writer.load(x, index), index)
     return writer.kernel()
 
 

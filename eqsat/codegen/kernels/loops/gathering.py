@@ -28,6 +28,14 @@ def _axis(task: Task) -> int:
     return int(task.attributes["axis"]) % len(shape_of(task, 0))
 
 
+def _gathered(template: Template, lead: int, **values: Any) -> GeneratedKernel:
+    """The kernel of elements at indices, which the first ``lead`` axes of the result determine."""
+    shape = template.result().shape
+    ones = (1,) * len(shape)
+    outer, inner = (*shape[:lead], *ones[lead:]), (*ones[:lead], *shape[lead:])
+    return template.fill("loops/gather.c.jinja", lead=lead, outer=outer, inner=inner, **values)
+
+
 @loops("gathering loops", "Gather")
 def gather(task: Task) -> GeneratedKernel:
     """Slices along an axis."""
@@ -41,9 +49,8 @@ def gather(task: Task) -> GeneratedKernel:
     def place(i: Sequence[str]) -> list[str]:
         return [*i[:axis], "at0", *i[axis + wide :]]
 
-    return template.fill(
-        "loops/gather.c.jinja", depth=1, sizes=[largest(x.shape[axis], 1)], position=position, place=place
-    )
+    sizes = [largest(x.shape[axis], 1)]
+    return _gathered(template, axis + wide, depth=1, sizes=sizes, position=position, place=place)
 
 
 def _by_element(x: TemplateTensor, where: TemplateTensor, axis: int) -> dict[str, Any]:
@@ -72,7 +79,7 @@ def gather_elements(task: Task) -> GeneratedKernel:
     """One element for each index, at the index's own place in the other axes."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    return template.fill("loops/gather.c.jinja", **_by_element(x, where, _axis(task)))
+    return _gathered(template, where.rank, **_by_element(x, where, _axis(task)))
 
 
 @loops("gathering loops", "GatherND")
@@ -80,7 +87,7 @@ def gather_nd(task: Task) -> GeneratedKernel:
     """Slices at index tuples, separately for each batch."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    return template.fill("loops/gather.c.jinja", **_by_tuple(x, where, task.attributes.get("batch_dims", 0)))
+    return _gathered(template, where.rank - 1, **_by_tuple(x, where, task.attributes.get("batch_dims", 0)))
 
 
 def _combination(reduction: str, dtype: ir.DataType, c: str) -> str | None:

@@ -53,15 +53,17 @@ def eye_like(task: Task) -> GeneratedKernel:
 def trilu(task: Task) -> GeneratedKernel:
     """The upper or lower triangle of the last two axes."""
     template = Template(task)
-    k = only(template.x[1])
+    shape = template.result().shape
     # The bits of every type's zero are zero.
     return template.fill(
-        "loops/generate.c.jinja",
+        "loops/triangles.c.jinja",
         specialised=True,
-        kind="Trilu",
-        k=k,
+        k=only(template.x[1]),
         upper=bool(task.attributes["upper"]),
         bits=not task.epilogue.steps,
+        rows=shape[-2],
+        columns=shape[-1],
+        lines=(*shape[:-1], 1),
     )
 
 

@@ -18,8 +18,9 @@ from eqsat.schema.types import Shape
 
 FLOAT = ir.DataType.FLOAT
 _WORTH = 0.7
-"""Share of the products that lie inside the input, below which it pays to leave out the others."""
-_LEAST_COLUMNS = 4
+"""Share of the time that products inside the input take, below which it pays to leave out the others."""
+_EDGE = 2
+"""Columns in whose time a row of a part begins and ends, as its last tile fills few registers."""
 _MOST_PARTS = 25
 
 
@@ -99,11 +100,10 @@ def regions(task: Task, at: Windows) -> list[list[Reached]] | None:
             else:
                 parts.append(part)
         found.append(parts)
-        whole *= at.out[axis] * at.kernel[axis]
-        inside *= sum(part.count * part.taps for part in parts)
-    # Smaller parts fill fewer registers.
-    is_wide = min(part.count for part in found[-1]) >= _LEAST_COLUMNS
-    return found if inside < _WORTH * whole and is_wide and math.prod(map(len, found)) <= _MOST_PARTS else None
+        edge = _EDGE if axis == len(at.out) - 1 else 0
+        whole *= (at.out[axis] + edge) * at.kernel[axis]
+        inside *= sum((part.count + edge) * part.taps for part in parts)
+    return found if inside < _WORTH * whole and math.prod(map(len, found)) <= _MOST_PARTS else None
 
 
 def halo(at: Windows, spatial: Shape) -> Halo:

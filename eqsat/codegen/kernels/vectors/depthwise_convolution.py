@@ -66,9 +66,16 @@ def _wants(task: Task) -> Wants:
     return convolution.nhwc(task, convolution.halo(at, task.view(0).shape[2:]))
 
 
-def tile(columns: int, isa: Isa) -> int:
-    """Pixels of a tile: as many as registers allow, with little left over."""
+def tile(columns: int, isa: Isa, taps: int) -> int:
+    """Pixels of a tile: as many as registers allow, with little left over.
+
+    Args:
+        columns: Of the output.
+        isa: Instruction set.
+        taps: That are unrolled: windows share the elements of several ones, which are in registers as well.
+    """
     most = 8 if isa.registers >= 32 else 4 if isa.vectors else 2
+    most = most if taps > 1 else isa.registers - 4
     return min(range(1, min(most, columns) + 1), key=lambda n: (sum(k + 1 for _, _, k in split(columns, n)), -n))
 
 
@@ -101,7 +108,7 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
 
     def nests(first: int, live: int) -> list[DepthwiseNest]:
         found = []
-        for start, size, count in split(columns.extent, tile(typical(columns.extent), isa)):
+        for start, size, count in split(columns.extent, tile(typical(columns.extent), isa, len(window))):
             nest = list(inner)
             if count != 1:
                 nest.append(NestLoop("q", count, strides={n: size * columns.stride(n) for n in names}))

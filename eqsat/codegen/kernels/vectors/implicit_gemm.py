@@ -26,6 +26,12 @@ _FIRST = 4096
 """Weights that mostly tell whether all are numbers of float16."""
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
+_NEAR_FLOATS = 1 << 16
+"""Floats of the input that stay in the second cache beside a panel of weights and the result."""
+_MOST_PIXELS = 96
+"""Pixels of a block at most: so many rows of a result lie on pages that the processor finds fast."""
+_FEWEST_PIXELS, _FEWEST_BLOCKS = 32, 4
+"""Of a block: each one reads all weights; and of all pixels, which threads share."""
 _BLOCK = 4
 """Steps that are written out if the control of a loop around each would cost as much as a vector's loads."""
 
@@ -126,7 +132,8 @@ class ImplicitGemmBand:
     """Loop nests that use the same weights.
 
     Attributes:
-        loops: Around all of them; empty if each has its own, which divides among more threads.
+        loops: Around all of them: over blocks of pixels, and over panels of weights; empty if each nest has its own
+            loop over panels, which divides among more threads.
     """
 
     loops: list[NestLoop]
@@ -203,6 +210,21 @@ def write(problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa, prologue: s
     return _Writer(problem, epilogue, isa).body(prologue)
 
 
+@dataclass(frozen=True, slots=True)
+class _PixelBlock:
+    """Pixels between the loops over blocks and over panels of weights.
+
+    Attributes:
+        loops: Over blocks, outermost first.
+        pixels: Of one block.
+        start: From each pointer to the first block.
+    """
+
+    loops: list[NestLoop]
+    pixels: Pixels
+    start: Mapping[str, int]
+
+
 class _Writer:
     def __init__(self, problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa) -> None:
         self.problem, self.epilogue, self.isa = problem, epilogue, isa
@@ -223,12 +245,15 @@ class _Writer:
         outer = self.outer = loops_over("n", problem.outer)
         taps = [NestLoop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         bands = []
-        for count, step, column, live in self._columns():
-            move = {problem.weights: self._weight(step)} | {r: step * problem.channel.get(r, 0) for r in self.results}
-            loops = [NestLoop("o", count, strides=move)] if count != 1 else []
-            vectors = 1 if is_free(live) else -(-live // self.lanes)
-            shared = loops if are_weights_far(problem, self.isa) else []
-            bands.append(ImplicitGemmBand(shared, self._pixels(loops, shared, column, vectors, live)))
+        for block in self._blocks():
+            for count, step, column, live in self._columns():
+                move = {problem.weights: self._weight(step)}
+                move |= {r: step * problem.channel.get(r, 0) for r in self.results}
+                loops = [NestLoop("o", count, strides=move)] if count != 1 else []
+                vectors = 1 if is_free(live) else -(-live // self.lanes)
+                shared = loops if block.loops or are_weights_far(problem, self.isa) else []
+                nests = self._pixels(block, loops, [*block.loops, *shared], column, vectors, live)
+                bands.append(ImplicitGemmBand([*block.loops, *shared], nests))
         return render(
             "vectors/implicit_gemm.c.jinja",
             outer=outer,
@@ -243,6 +268,37 @@ class _Writer:
             weight="uint16_t" if self.half else "float",
             output=problem.output,
         )
+
+    def _blocks(self) -> list[_PixelBlock]:
+        """Blocks of pixels that are multiplied with all weights one after the other; one if that is no advantage.
+
+        If input and result are larger than the second cache, a pass over all pixels for each panel of weights would
+        read the input from beyond it, and write the result in pieces on more pages than the processor keeps at hand.
+        """
+        axes, tile = self.pixels, self.tile
+        every = [_PixelBlock([], axes, {})]
+        sizes = [p.extent for p in self.problem.pixels] + [self.problem.channels, self.problem.steps]
+        if not is_short_of_registers(self.isa) or tile.across or any(map(is_free, sizes)):
+            return every
+        each = min(max(abs(axes.columns.stride(self.problem.input)), 1), self.problem.steps)
+        pixels = axes.rows.extent * axes.columns.extent
+        if 4 * pixels * (each + self.problem.channels) <= SECOND:
+            return every
+        by_rows = axes.rows.extent > 1
+        axis, unit = (axes.rows, tile.rows) if by_rows else (axes.columns, tile.columns)
+        wide = axes.columns.extent if by_rows else 1
+        size = min(_MOST_PIXELS, _NEAR_FLOATS // max(each, 1)) // (wide * unit) * unit
+        if size * wide < _FEWEST_PIXELS or axis.extent < _FEWEST_BLOCKS * size:
+            return every
+        others = loops_over("p", axes.others)
+        found = []
+        for first, extent, count in split(axis.extent, size):
+            start = {name: first * stride for name, stride in axis.strides.items()}
+            moves = {name: extent * stride for name, stride in axis.strides.items()}
+            loops = [*others, *([NestLoop("m", count, strides=moves)] if count != 1 else [])]
+            inner = replace(axis, extent=extent)
+            found.append(_PixelBlock(loops, Pixels((inner, axes.columns) if by_rows else (inner,)), start))
+        return found
 
     def _columns(self) -> Iterator[tuple[int, int, int, int]]:
         """Kinds of tiles across the output channels: how many, how far apart, the first column, columns in use."""
@@ -284,16 +340,22 @@ class _Writer:
         return plan(self.problem, self.isa, vectors)[1]
 
     def _pixels(
-        self, loops: list[NestLoop], shared: list[NestLoop], column: int, vectors: int, live: int
+        self,
+        block: _PixelBlock,
+        loops: list[NestLoop],
+        shared: list[NestLoop],
+        column: int,
+        vectors: int,
+        live: int,
     ) -> list[ImplicitGemmNest]:
         problem = self.problem
-        outer = loops_over("p", self.pixels.others)
+        outer = loops_over("p", block.pixels.others)
         nests = []
         tile = self._tile(vectors)
-        for tiles in self.pixels.tiles(tile, [problem.input, *self.results]):
+        for tiles in block.pixels.tiles(tile, [problem.input, *self.results]):
             own = [*outer, *(loop for loop in (tiles.rows, tiles.columns) if loop.extent != 1)]
             nest = own if shared else [*loops, *own]
-            start = tiles.start
+            start = {name: first + block.start.get(name, 0) for name, first in tiles.start.items()}
             for r in self.results:
                 start[r] += column * problem.channel.get(r, 0)
             start[problem.weights] = self._weight(column)

@@ -21,6 +21,8 @@ from eqsat.codegen.kernel_text import render
 from eqsat.codegen.kernels.shared.families import register
 from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors.column_product import ColumnProduct
+from eqsat.codegen.kernels.vectors.column_product import write as write_column_product
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
 from eqsat.codegen.kernels.vectors.implicit_gemm import (
     ImplicitGemm,
@@ -34,7 +36,7 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
 )
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.schema.dtypes import to_dtype
-from eqsat.schema.size_questions import is_free, typical
+from eqsat.schema.size_questions import any_free, is_free, typical
 from eqsat.schema.types import OpKey, Shape
 
 _FLOAT = ir.DataType.FLOAT
@@ -42,6 +44,8 @@ _FEW_ROWS = 4
 """Up to this many rows, reading the weights takes longer than the products."""
 _MANY_ROWS = 24
 """Rows of the left matrix from which on packing a scattered right one pays."""
+_LONG = 32
+"""Steps of the reduction from which on vectors along it pay for a single column."""
 _NEAR = 128
 """Floats between rows up to which a right matrix is read in place."""
 
@@ -56,12 +60,10 @@ class Matrix:
     array: np.ndarray | None = None
 
     def transposed(self) -> Matrix:
+        """A view with rows and columns exchanged."""
         order = (*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2)
         shape = tuple(self.shape[axis] for axis in order)
-        strides = tuple(self.strides[axis] for axis in order)
-        return replace(
-            self, shape=shape, strides=strides, array=None if self.array is None else self.array.transpose(order)
-        )
+        return replace(self, shape=shape, strides=tuple(self.strides[axis] for axis in order))
 
     def batch(self, rank: int) -> list[int]:
         """Strides along the batch axes of a result of some rank; 0 where the matrix is the same."""
@@ -71,13 +73,14 @@ class Matrix:
 
 
 def _matrix(task: Task, index: int, transpose: str, name: str) -> Matrix:
-    found = task.inputs[index]
+    found, is_transposed = task.inputs[index], bool(task.attributes.get(transpose, 0))
     assert found is not None
     if isinstance(found, View):
         matrix = Matrix(name, found.shape, found.strides)
-    else:
-        matrix = Matrix("w0", found.shape, dense_strides(found.shape), found)
-    return matrix.transposed() if task.attributes.get(transpose, 0) else matrix
+        return matrix.transposed() if is_transposed else matrix
+    # The program stores it as it is read.
+    array = found.swapaxes(-1, -2) if is_transposed else found
+    return Matrix("w0", array.shape, dense_strides(array.shape), array)
 
 
 def _rank(value: View | np.ndarray | None) -> int:
@@ -141,13 +144,14 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Gener
     """A kernel of a product, whose views may have any strides; ``left`` and ``right`` point to computed matrices."""
     a, b, y = _matrix(task, 0, "transA", left), _matrix(task, 1, "transB", right), task.output
     addend = _addend(task, b)
+    along_rows = isa.vectors and _is_column_product(a, b, y)
     own = len(task.epilogue.operands)
     pointers = {own + k: "x2" for k, (_, operand) in enumerate(addend.steps) if isinstance(operand, View)}
     constants = [] if a.array is None else [np.append(a.array.ravel(), np.zeros(SLACK, np.float32))]
     epilogue = VectorEpilogue(
         preceded(task.epilogue, addend.steps),
         y.shape,
-        y.rank - 1,
+        y.rank - 2 if along_rows else y.rank - 1,
         isa,
         first_constant=int(a.array is not None or b.array is not None),
         names=pointers,
@@ -160,6 +164,16 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Gener
     shared = [Axis(n, strides) for n, strides, sb in axes if sb == 0]
     rows = Axis(y.shape[-2], {a.name: a.strides[-2]} | {name: s[-2] for name, s in made.items()})
     steps = b.shape[-2]
+    if along_rows:
+        every = [Axis(n, strides | {b.name: sb}) for n, strides, sb in axes]
+        alpha = float(task.attributes.get("alpha", 1.0))
+        if b.array is not None:
+            weights = b.array.astype(np.float64).ravel() * alpha
+            constants.append(np.append(weights, np.zeros(SLACK)).astype(np.float32))
+        bias = float(addend.row[0]) if addend.row.size else 0.0
+        column = ColumnProduct(a.name, b.name, (*every, rows), steps, bias)
+        body, helpers = finish(write_column_product(column, epilogue, isa), isa)
+        return GeneratedKernel(body, (*constants, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
     problem = ImplicitGemm(
         input=a.name,
         weights=b.name,
@@ -195,6 +209,15 @@ def generate(task: Task, isa: Isa, left: str = "x0", right: str = "x1") -> Gener
     declaration = "float *restrict panels = (float *)scratch;\n" if scratch else ""
     body, helpers = finish(declaration + write(problem, epilogue, isa, prologue), isa)
     return GeneratedKernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+
+
+def _is_column_product(a: Matrix, b: Matrix, y: View) -> bool:
+    """Whether rows and a single column are contiguous, and all sizes are known."""
+    if any_free((*a.shape, *b.shape, *y.strides)):
+        return False
+    (rows, steps), (_, columns) = a.shape[-2:], b.shape[-2:]
+    contiguous = (a.strides[-1] == 1 or steps == 1) and (b.strides[-2] == 1 or steps == 1)
+    return columns == 1 and contiguous and rows >= _FEW_ROWS and steps >= _LONG
 
 
 def packing(b: Matrix, moves: str, isa: Isa) -> tuple[str, int]:

@@ -198,6 +198,33 @@ def test_tiles_go_on_in_the_next_row(gaps: bool):
     run(cases, rng=rng if gaps else None)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_blocks_of_rows(gaps: bool):
+    """Input and result are larger than the second cache; images, and rows of them, go around the weights."""
+    rng = np.random.default_rng(9)
+    cases = [
+        conv_case(rng, (2, 40, 38, 33), 170, (3, 3), pads=(1, 1, 1, 1)),
+        conv_case(rng, (1, 24, 79, 45), 270, (2, 1), strides=(2, 1)),
+    ]
+    for case in cases:
+        family, task = case.build(None)
+        assert "size_t m = 0" in family.generate(task, AVX2).body
+    run(cases, rng=rng if gaps else None)
+
+
+def test_narrow_parts_of_padding():
+    """Parts of one and two columns are computed apart if much of the windows is padding."""
+    rng = np.random.default_rng(10)
+    cases = [
+        conv_case(rng, (1, 40, 14, 14), 34, (3, 3), dilations=(12, 12), pads=(12, 12, 12, 12), rank=10),
+        conv_case(rng, (1, 9, 15, 13), 20, (3, 3), dilations=(7, 6), pads=(7, 6, 7, 6), rank=10),
+    ]
+    for case in cases:
+        family, task = case.build(None)
+        assert family.wants(task).input(0).halo == ()
+    run(cases)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 7, 14, 30])
 @pytest.mark.parametrize("columns", [2, 7, 9, 14])
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 8, 12])

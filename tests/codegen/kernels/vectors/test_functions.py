@@ -33,8 +33,8 @@ FUNCTIONS = {
 }
 """Exact function, greatest error in ulp, range."""
 RELATIVE_TO_ARGUMENT = {
-    "gelu": (lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), 4.0),
-    "gelu_tanh": (lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), 4.0),
+    "gelu": (lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), 2.0),
+    "gelu_tanh": (lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), 2.0),
 }
 _LENGTH = 1 << 18
 _UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")

@@ -7,6 +7,7 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.codegen.isa import AVX2
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.schema.types import OpKey
@@ -78,12 +79,49 @@ def cases(rng):
         gemm(rng, 25, 20, 30, (30,), constant=(), trans_b=1),
         gemm(rng, 5, 20, 30, (1, 30), constant=(2,), alpha=3.0),
         gemm(rng, 3, 20, 30, (3, 30), constant=(1, 2), beta=0.0),
+        gemm(rng, 5, 20, 30, None, constant=(0,), trans_a=1),
+        gemm(rng, 5, 20, 30, (30,), constant=(0, 2), trans_a=1, trans_b=1, alpha=0.5),
+        *columns(rng),
+    ]
+
+
+def columns(rng):
+    """Products with a single column, of whole groups of rows and others, and with a rest of the reduction."""
+    return [
+        product(rng, (48, 64), (64, 1)),
+        product(rng, (33, 61), (61, 1), [1]),
+        product(rng, (7, 70), (70, 1), [0]),
+        product(rng, (2, 3, 21, 37), (2, 3, 37, 1)),
+        product(rng, (2, 3, 21, 37), (3, 37, 1), [1]),
+        product(rng, (3, 1, 9, 40), (2, 40, 1)),
+        fused(rng, (2, 19, 40), (2, 1, 40), 0.125, 0, 1),
+        fused(rng, (2, 40, 19), (2, 40, 1), 0.125, 1, 0),
+        gemm(rng, 21, 50, 1, (1,), alpha=0.5, beta=-2.0),
+        gemm(rng, 21, 50, 1, (21, 1), constant=(1,), trans_b=1),
+        gemm(rng, 21, 50, 1, (21, 1), constant=(2,), alpha=-1.5, beta=0.25),
+        gemm(rng, 21, 50, 1, (1, 1), constant=(0,), trans_a=1),
     ]
 
 
 @pytest.mark.parametrize("gaps", [False, True])
 def test_products(gaps):
     run(cases(np.random.default_rng(1)), rng=np.random.default_rng(5) if gaps else None)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_blocks_of_rows(gaps: bool):
+    """Products that are larger than the second cache, whose rows fill blocks, and others."""
+    rng = np.random.default_rng(7)
+    found = [
+        product(rng, (701, 64), (64, 331), [1]),
+        product(rng, (2, 700, 40), (2, 40, 337)),
+        product(rng, (3, 150, 130), (130, 600), [1]),
+        fused(rng, (1, 580, 300), (1, 280, 300), 0.5, 0, 1),
+    ]
+    for case in found:
+        family, task = case.build(None)
+        assert "size_t m = 0" in family.generate(task, AVX2).body
+    run(found, rng=rng if gaps else None)
 
 
 def test_epilogue_behind_an_addend():
@@ -95,6 +133,19 @@ def test_epilogue_behind_an_addend():
     first = found.expected
     found.expected = np.maximum(scale * (other - first), 0) + first
     found.tolerance = (found.tolerance + 4 * UNIT * (np.abs(first) + np.abs(other))) * (2 + np.abs(scale))
+    run([found])
+
+
+def test_epilogue_of_a_column():
+    rng = np.random.default_rng(3)
+    found = product(rng, (2, 21, 50), (50, 1))
+    other, scale, rows = draw(rng, (2, 21, 1)), draw(rng, (1,)), draw(rng, (21, 1))
+    found.operands, found.constant_operands = [other, scale, rows], frozenset({1, 2})
+    found.steps = [step("Sub", 1, 0), step("Mul", 2, 4), step("Relu", 5), step("Add", 6, 3)]
+    first = found.expected
+    found.expected = np.maximum(scale * (other - first), 0) + rows
+    found.tolerance = (found.tolerance + 4 * UNIT * (np.abs(first) + np.abs(other))) * (2 + np.abs(scale))
+    found.tolerance = found.tolerance + 2 * UNIT * np.abs(rows)
     run([found])
 
 
