@@ -24,6 +24,8 @@ meaning near zero; errors are relative to the scale of the tensor.
 """
 COARSE = 0.25
 """The same for floats of 8 bits and less, which have three bits of mantissa at most."""
+_BLOCK = 1 << 13
+"""Elements that are compared at once, so that what is computed in between stays in the cache."""
 _ATOL_QUANTIZED = 1.0  # a float that is rounded to an integer may be rounded to either side
 
 
@@ -168,6 +170,17 @@ def absolute_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Absolute differences of elements; infinite between texts that differ."""
     if a.dtype.kind in "OUS":
         return np.where(a == b, 0.0, np.inf)
+    if a.shape != b.shape or a.size <= _BLOCK:
+        return _differences(a, b)
+    found = np.empty(a.shape)
+    left, right, into = a.reshape(-1), b.reshape(-1), found.reshape(-1)
+    for start in range(0, a.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        into[block] = _differences(left[block], right[block])
+    return found
+
+
+def _differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
         # 64 bits do not fit a float: the larger less the smaller, as unsigned numbers, cannot overflow.
         larger, smaller = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
@@ -177,6 +190,8 @@ def absolute_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         x, y = a.astype(wide), b.astype(wide)
         error = np.abs(x - y)
+    if a.dtype.kind in "iu":
+        return np.asarray(error)
     # Equal infinities and NaN in both are not a difference, NaN or infinity in one is.
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
@@ -184,6 +199,10 @@ def absolute_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def magnitude(array: np.ndarray) -> float:
     """The largest finite magnitude."""
+    if array.size and array.dtype.kind in "fiu":
+        ends = abs(float(array.min())), abs(float(array.max()))
+        if np.isfinite(ends).all():
+            return max(ends)
     sizes = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
     return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import onnx_ir as ir
 
@@ -13,7 +16,7 @@ from eqsat.verify.judge_values import Perturbed
 from eqsat.verify.oracle import Failed
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import CallOperator, Programs, wide, widened
-from eqsat.verify.sides import LeafValues, Perturbation, ValuesByClass, fed, run_left, run_right
+from eqsat.verify.sides import LeafValues, Perturbation, ValuesByClass, fed, run_before, run_left, run_right
 
 
 def shaken_input(programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator) -> Perturbed:
@@ -48,12 +51,12 @@ def shaken_steps(
 
 def shaken_result(programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator) -> Perturbed:
     """The result's side with changed results of kernels."""
+    operands = _operands_of_result(programs, piece, sample, call)
 
     def run(delta: float, seed: int) -> TensorValue:
-        values: ValuesByClass = {}
+        theirs = operands()
         try:
-            run_left(programs, piece, sample, call, values)
-            return run_right(programs, piece, fed(piece, values), call, Perturbation(delta, seed))
+            return None if theirs is None else run_right(programs, piece, theirs, call, Perturbation(delta, seed))
         except Failed:
             return None
 
@@ -77,11 +80,13 @@ def shaken_weights(programs: Programs, piece: ComparedPiece, sample: LeafValues,
         if k not in programs.producer and not programs.dynamic[k]
     )
 
+    operands = _operands_of_result(programs, piece, sample, wide)
+
     def run(delta: float, seed: int) -> TensorValue:
-        noise, steady, values = Perturbation(delta, seed), Perturbation(0.0, seed), {}
+        noise, steady, theirs = Perturbation(delta, seed), Perturbation(0.0, seed), operands()
+        if theirs is None:
+            return None
         try:
-            run_left(programs, piece, sample, wide, values)
-            theirs = fed(piece, values)
             for c in {c for i in piece.right for c in programs.kernels[i].inputs if c is not None}:
                 kind = programs.type(c)
                 if c not in theirs and programs.is_constant(c) and kind is not None and kind.dtype in FLOATS:
@@ -118,6 +123,27 @@ def shaken_apart(
             return left + ((other - theirs) - (left - right))
 
     return run
+
+
+def _operands_of_result(
+    programs: Programs, piece: ComparedPiece, sample: LeafValues, call: CallOperator
+) -> Callable[[], ValuesByClass | None]:
+    """What the result's side reads, None if it cannot be computed: computed once, and copied for each execution."""
+
+    @cache
+    def computed() -> ValuesByClass | None:
+        values: ValuesByClass = {}
+        try:
+            run_before(programs, piece, sample, call, values)
+        except Failed:
+            return None
+        return fed(piece, values)
+
+    def copied() -> ValuesByClass | None:
+        known = computed()
+        return None if known is None else dict(known)
+
+    return copied
 
 
 def _is_subnormal(array: TensorValue) -> bool:

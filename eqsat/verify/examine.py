@@ -67,10 +67,12 @@ class Examiner:
             precise: Compute both sides in float64 as well.
         """
         values: ValuesByClass = {}
+        before = dict(self.oracle.used)
         try:
             left = self._left(piece, sample, self.oracle, values)
         except Failed:
             return None, values
+        by = {name for name, count in self.oracle.used.items() if count > before.get(name, 0)}
         theirs = fed(piece, values)
         meanings = Meanings(self.programs, piece, sample, judge_values.narrowest(self._types(piece)))
         try:
@@ -85,7 +87,8 @@ class Examiner:
         if found is None:
             found = self._natively(piece, sample, style, meanings, left, right, precise)
         if found is None and style.is_ordinary:
-            found = self._elsewhere(piece, sample, style, meanings, theirs)
+            by_first = left if by <= {self.oracle.names[0]} else None
+            found = self._elsewhere(piece, sample, style, meanings, theirs, by_first)
         if found is None:
             self._note(left, right, style)
         return found, values
@@ -97,11 +100,16 @@ class Examiner:
         style: Style,
         meanings: Meanings,
         theirs: Mapping[int, TensorValue],
+        by_first: np.ndarray | None,
     ) -> ValueDifference | None:
-        """The difference if the input's implementation executes the result: it must be right there as well."""
+        """The difference if the input's implementation executes the result: it must be right there as well.
+
+        Args:
+            by_first: The input's side if this implementation alone has computed it.
+        """
         first = FallbackOracle(self.oracle.names[:1])
         try:
-            left = self._left(piece, sample, first, {})
+            left = self._left(piece, sample, first, {}) if by_first is None else by_first
         except Failed:
             return None
         try:
@@ -118,9 +126,8 @@ class Examiner:
     def _note(self, left: np.ndarray, right: np.ndarray, style: Style) -> None:
         if style.is_ordinary and left.dtype.kind not in "bOUS":
             error, scale = judge_values.distance(left, right), magnitude(left)
-            finite = error[np.isfinite(error)]
-            if finite.size and scale:
-                self.worst = max(self.worst, float(finite.max()) / scale)
+            if scale:
+                self.worst = max(self.worst, float(np.max(error, where=np.isfinite(error), initial=0.0)) / scale)
 
     def _failed(
         self, piece: ComparedPiece, sample: LeafValues, meanings: Meanings, reason: str
@@ -149,6 +156,10 @@ class Examiner:
             return None
         left, right = both
         mask = judge_values.beyond_wide(left, right, meanings.rtol)
+        mask = self._without_steps(mask, piece, sample, left, right, wide)
+        if mask.any() and not self.tolerance.strict:
+            shaken = shaken_input(self.programs, piece, sample, wide)
+            mask = judge_values.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
         if mask.any():
             # A value that overflows in float64 as well may be finite in an even wider type.
             meaning = meanings.get()
@@ -156,9 +167,6 @@ class Examiner:
             if differs is not None:
                 mask &= differs & ~meaning.beyond_the_widest()
             mask &= ~meaning.input_excused(native)
-        if mask.any() and not self.tolerance.strict:
-            shaken = shaken_input(self.programs, piece, sample, wide)
-            mask = judge_values.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
         if mask.any() and piece.right and not self.tolerance.strict:
             # Roundings of float64 itself, if the result is another program over the reals.
             shaken = shaken_result(self.programs, piece, sample, wide)
@@ -167,7 +175,6 @@ class Examiner:
             # Where constants of the result cancel, their rounding becomes visible.
             weights = shaken_weights(self.programs, piece, sample, strict=self.tolerance.strict)
             mask = judge_values.without_ill_conditioned(mask, right, left, self._epsilon(piece) / 2, weights)
-        mask = self._without_steps(mask, piece, sample, left, right, wide)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
             mask = judge_values.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
@@ -195,16 +202,16 @@ class Examiner:
         if not integer and precise and not style.is_ordinary:
             # float64 has seen no difference, and large and tiny numbers may leave the type's range between operators.
             return None
-        delta = 64 * self._epsilon(piece)
-        shaken = shaken_input(self.programs, piece, sample, self.oracle)
-        mask = judge_values.without_ill_conditioned(mask, left, right, delta, shaken)
+        # Each test excuses elements by itself. So the order is that of the work, and the longest float comes last.
+        shaken = shaken_result(self.programs, piece, sample, own)
+        # The result may be another program over the reals, which rounds other terms than the input.
+        mask = judge_values.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
+        mask = self._without_steps(mask, piece, sample, left, right, self.oracle)
+        if mask.any():
+            shaken = shaken_input(self.programs, piece, sample, self.oracle)
+            mask = judge_values.without_ill_conditioned(mask, left, right, 64 * self._epsilon(piece), shaken)
         if mask.any():
             mask &= ~meanings.get().excused(left, right)
-        if mask.any():
-            shaken = shaken_result(self.programs, piece, sample, own)
-            # The result may be another program over the reals, which rounds other terms than the input.
-            mask = judge_values.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
-        mask = self._without_steps(mask, piece, sample, left, right, self.oracle)
         if not mask.any():
             return None
         if self._kernels_differ(piece, sample, right) or (

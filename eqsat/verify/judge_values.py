@@ -27,6 +27,8 @@ SAFETY = 8.0
 """Largest ratio of an allowed difference to the largest of some random changes."""
 SAFETY_OF_STEPS = 1.001
 """The same ratio for changes by whole units, of which the largest is known."""
+_DRAWS = 6
+"""Random changes, of which the largest counts."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +111,22 @@ def beyond_wide(left: np.ndarray, right: np.ndarray, rtol: float) -> np.ndarray:
 def without_ill_conditioned(
     mask: np.ndarray, left: np.ndarray, right: np.ndarray, delta: float, perturbed: Perturbed, safety: float = SAFETY
 ) -> np.ndarray:
-    """The differing elements without those that tiny changes change as much."""
-    sensitivity = np.zeros(left.shape)
-    for seed in range(6):
+    """The differing elements without those that tiny changes change as much.
+
+    The changes are drawn until they explain all elements: each draw may execute a network.
+    """
+    error = distance(left[mask], right[mask])
+    sensitivity = np.zeros(error.shape)
+    for seed in range(_DRAWS if error.size else 0):
         other = perturbed(delta, seed)
         if not isinstance(other, np.ndarray) or other.shape != left.shape:
             return mask
-        sensitivity = np.maximum(sensitivity, distance(left, other))
-    return mask & ~(distance(left, right) <= safety * sensitivity)
+        sensitivity = np.maximum(sensitivity, distance(left[mask], other[mask]))
+        if (error <= safety * sensitivity).all():
+            break
+    kept = np.zeros(mask.shape, bool)
+    kept[mask] = ~(error <= safety * sensitivity)
+    return kept
 
 
 def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> ValueDifference:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 import ml_dtypes
@@ -13,6 +13,9 @@ from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.properties import value_inputs
 from eqsat.verify.pieces import ComparedPiece
 from eqsat.verify.programs import CallOperator, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
+
+_BLOCK = 1 << 13
+"""Elements that are changed at once, so that what is computed in between stays in the cache."""
 
 LeafValues = Mapping[int, TensorValue]
 """Values of a piece's leaves, by class."""
@@ -46,15 +49,22 @@ class Perturbation:
         """
         if not isinstance(value, np.ndarray) or (value.dtype.kind != "f" and "float" not in value.dtype.name):
             return value
-        exact = value if value.dtype == np.longdouble else value.astype(np.float64)
         kind = ml_dtypes.finfo(dtype or value.dtype)
         step = float(kind.smallest_subnormal)
         delta = max(self.delta, float(kind.eps)) if self.rounds else self.delta
+        changed = np.empty(value.shape, value.dtype)
+        before, after = value.reshape(-1), changed.reshape(-1)
+        wide = np.longdouble if value.dtype == np.longdouble else np.float64
         with np.errstate(all="ignore"):
-            size = np.abs(exact)
-            reach = np.maximum(delta * size, np.minimum(step, size))
-            changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
-            return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
+            for start in range(0, before.size, _BLOCK):
+                exact = before[start : start + _BLOCK].astype(wide)
+                size = np.abs(exact)
+                reach = np.maximum(delta * size, np.minimum(step, size))
+                reach *= self.rng.uniform(-1, 1, exact.size)
+                finite = np.isfinite(exact)
+                np.add(exact, reach, out=exact, where=finite)
+                after[start : start + _BLOCK] = exact
+        return changed
 
     def on_rounded(self, value: TensorValue) -> TensorValue:
         """The integers that an operator has made of floats, changed by units."""
@@ -109,6 +119,45 @@ def run_left(
     Raises:
         Failed: An operator cannot be evaluated.
     """
+    run_before(programs, piece, sample, call, values, noise)
+    _run_part(programs, piece.left, call, values, noise)
+    return values[piece.value]
+
+
+def run_before(
+    programs: Programs,
+    piece: ComparedPiece,
+    sample: LeafValues,
+    call: CallOperator,
+    values: ValuesByClass,
+    noise: Perturbation | None = None,
+) -> None:
+    """The part of the input's side that both sides have in common; ``values`` as of :func:`run_left`.
+
+    Raises:
+        Failed: An operator cannot be evaluated.
+    """
+    change = _CHANGES.get(call, _same)
+    for c, array in sample.items():
+        changed = change(array)
+        values[-1 - c] = noise.on(changed, array.dtype) if noise and isinstance(array, np.ndarray) else changed
+    _run_part(programs, piece.before, call, values, noise, classes=True)
+
+
+def _run_part(
+    programs: Programs,
+    part: Sequence[int],
+    call: CallOperator,
+    values: ValuesByClass,
+    noise: Perturbation | None,
+    *,
+    classes: bool = False,
+) -> None:
+    """Operators of the input, in order; a class that is in ``values`` is read from there.
+
+    Args:
+        classes: Whether results are added by class as well.
+    """
     change = _CHANGES.get(call, _same)
 
     def constant(k: int, is_steady: bool) -> TensorValue:
@@ -118,36 +167,31 @@ def run_left(
             return changed
         return noise.on_constant(changed, array.dtype)
 
-    for c, array in sample.items():
-        changed = change(array)
-        values[-1 - c] = noise.on(changed, array.dtype) if noise and isinstance(array, np.ndarray) else changed
-    for part in (piece.before, piece.left):
-        computed: ValuesByClass = {}
-        inner = {k for i in part for k in programs.nodes[i].results}
-        for i in part:
-            node = programs.nodes[i]
-            for at, k in enumerate(node.operands):
-                if k is None or k in computed or k not in programs.reads(i):
-                    continue
-                c = programs.classes[k]
-                if programs.dynamic[k] and -1 - c in values:
-                    computed[k] = values[-1 - c]
-                elif k not in inner:
-                    computed[k] = constant(k, at in value_inputs(node.constructor.op))
-            try:
-                run_nodes(programs, [i], computed, call)
-            finally:
-                values.update(computed)
-            if noise is not None:
-                # Each operator rounds, even if the rounding errors of the inputs cancel.
-                computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
-                if any(_is_float(computed.get(k)) for k in node.operands if k is not None):
-                    computed.update({k: noise.on_rounded(computed[k]) for k in node.results if k in computed})
-            if part is piece.before:
-                for k in node.results:
-                    values.setdefault(-1 - programs.classes[k], computed.get(k))
-        values.update(computed)
-    return values[piece.value]
+    computed: ValuesByClass = {}
+    inner = {k for i in part for k in programs.nodes[i].results}
+    for i in part:
+        node = programs.nodes[i]
+        for at, k in enumerate(node.operands):
+            if k is None or k in computed or k not in programs.reads(i):
+                continue
+            c = programs.classes[k]
+            if programs.dynamic[k] and -1 - c in values:
+                computed[k] = values[-1 - c]
+            elif k not in inner:
+                computed[k] = constant(k, at in value_inputs(node.constructor.op))
+        try:
+            run_nodes(programs, [i], computed, call)
+        finally:
+            values.update(computed)
+        if noise is not None:
+            # Each operator rounds, even if the rounding errors of the inputs cancel.
+            computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
+            if any(_is_float(computed.get(k)) for k in node.operands if k is not None):
+                computed.update({k: noise.on_rounded(computed[k]) for k in node.results if k in computed})
+        if classes:
+            for k in node.results:
+                values.setdefault(-1 - programs.classes[k], computed.get(k))
+    values.update(computed)
 
 
 def fed(piece: ComparedPiece, values: ValuesByClass) -> ValuesByClass:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from eqsat.execute.difference import compare_values
+from eqsat.execute.difference import absolute_differences, compare_values, magnitude
 
 NAN, INF = float("nan"), float("inf")
 
@@ -133,3 +133,22 @@ def test_names_the_first_element_that_differs() -> None:
     assert (difference.differing, difference.elements, difference.index) == (2, 6, (0, 2))
     assert difference.values == ("0.0", "1.0")
     assert "2 of 6 elements differ, first [0, 2]: 0.0 against 1.0" in str(difference)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "float16", "float32", "complex64"])
+def test_differences_and_magnitudes_of_large_tensors_are_those_of_their_elements(dtype: str) -> None:
+    """Blocks, and views whose elements do not lie one after the other."""
+    rng = np.random.default_rng(0)
+    a, b = (np.asarray(rng.uniform(0, 100, (150, 170))).astype(dtype).T for _ in range(2))
+    if a.dtype.kind == "f":
+        a[3, :9], b[3, 3:12] = np.nan, np.nan
+        a[5, :9], b[5, 3:12] = np.inf, np.inf
+    found = absolute_differences(a, b)
+    assert found.shape == a.shape
+    for i in (*rng.integers(170, size=60), 3, 5):
+        for j in range(12):
+            x, y = complex(a[i, j]), complex(b[i, j])
+            same = x == y or (x != x and y != y)
+            assert found[i, j] == (0.0 if same else abs(x - y) if np.isfinite(x - y) else np.inf)
+    sizes = [abs(complex(v)) for v in a.ravel() if np.isfinite(v)]
+    assert magnitude(a) == max(sizes)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
 import eqsat
 from eqsat import op
 from eqsat.errors import VerificationError
+from eqsat.report.summary import Verification
 
 ROUNDED = """rule rounded : {kind}
     Abs(DequantizeLinear(QuantizeLinear(x, s, z), s, z))
@@ -20,14 +22,17 @@ ROUNDED = """rule rounded : {kind}
 """
 
 
+@pytest.mark.parametrize("batch", [4, "N"])
 @pytest.mark.parametrize(
     ("kind", "steps", "holds"),
     [("within 1 lsb", 0.4, True), ("within 1 lsb", 1.0, True), ("within 1 lsb", 1.6, False), ("real", 0.4, False)],
 )
-def test_a_unit_inside_of_a_piece_is_a_step_of_its_result(kind: str, steps: float, holds: bool, tmp_path: Path) -> None:
+def test_a_unit_inside_of_a_piece_is_a_step_of_its_result(
+    kind: str, steps: float, holds: bool, batch: int | str, tmp_path: Path
+) -> None:
     path = tmp_path / "some.rules"
     path.write_text(ROUNDED.format(kind=kind, steps=steps), "utf-8")
-    x = eqsat.input("x", (4, 50), "float32")
+    x = eqsat.input("x", (batch, 50), "float32")
     scale, zero = np.float32(0.05), np.int8(3)
     y = op.Abs(op.DequantizeLinear(op.QuantizeLinear(x, scale, zero), scale, zero))
 
@@ -65,3 +70,38 @@ def test_a_quantized_network_whose_bias_is_float_becomes_c() -> None:
     result = eqsat.optimize(model, host="c")
     assert result.summary.verification is not None and result.summary.verification.agrees
     assert any(kernel.op == "c.integer_convolution" for kernel in result.summary.kernels)
+
+
+def quantized_chain(length: int) -> ir.Model:
+    """Layers of a quantized network with a free batch size, in which roundings add up."""
+    rng = np.random.default_rng(0)
+    y = eqsat.input("x", ("N", 64), "float32")
+    scale, zero = np.float32(0.05), np.int8(0)
+    for _ in range(length):
+        weights = (rng.standard_normal((64, 64)) / 8).astype(np.float32)
+        y = op.Relu(op.DequantizeLinear(op.QuantizeLinear(y, scale, zero), scale, zero) @ weights)
+    return eqsat.graph(y)
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (1.02, False)])
+def test_a_fault_between_layers_that_round_is_found_at_free_sizes(factor: float, holds: bool, tmp_path: Path) -> None:
+    """Outputs differ at each size in both cases; a wrong layer must not pass for the rounding of those before it."""
+    path = tmp_path / "some.rules"
+    text = (
+        f"rule scaled : within 1 lsb\n    Relu(x @ w)  =>  Relu(x @ (w * 0.3)) * {factor / 0.3}\n    where const(w)\n"
+    )
+    path.write_text(text, "utf-8")
+
+    def verified() -> object:
+        result = eqsat.optimize(
+            quantized_chain(6), rules=[path], default_rules=False, trust=True, objective="worst", dims={"N": (1, None)}
+        )
+        assert "scaled" in {row.name for row in result.summary.rules if row.applied}
+        return result.summary.verification
+
+    if holds:
+        seen = verified()
+        assert isinstance(seen, Verification) and seen.agrees and seen.executed
+    else:
+        with pytest.raises(VerificationError, match="scaled"):
+            verified()

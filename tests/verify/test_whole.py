@@ -91,3 +91,20 @@ def test_steps_that_tiny_changes_take_as_well_are_explained_and_others_are_not()
         wrong = other.copy()
         wrong[:, 5] = 0
         assert not is_explained(programs, arrays, [wrong], "real")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 20_000)])
+def test_noise_reaches_all_elements_and_no_farther_than_it_may(
+    shape: tuple[int, ...], dtype: type[np.floating]
+) -> None:
+    value = np.asarray(np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+    if shape:
+        value[..., 1], value[..., 2] = np.inf, 0
+    moved = Perturbation(1e-2, 3).on(value)
+    assert isinstance(moved, np.ndarray) and moved.dtype == dtype and moved.shape == shape
+    free = np.isfinite(value) & (value != 0)
+    assert np.array_equal(moved[~free], value[~free])
+    apart = np.abs(moved[free] - value[free]) / np.abs(value[free])
+    assert apart.max() <= 1.1e-2 and (apart > 0).mean() > 0.9
+    assert np.array_equal(moved, Perturbation(1e-2, 3).on(value))

@@ -23,7 +23,7 @@ import numpy as np
 
 from eqsat.extract.milp.fact_dominators import NOTHING, AndOrGraph, Fact, union
 from eqsat.extract.milp.highs import Rows
-from eqsat.extract.milp.landmarks import add_landmark_rows
+from eqsat.extract.milp.landmarks import Landmarks
 
 LEAST_VIOLATION = 1e-5
 PER_FACT = 10
@@ -105,6 +105,7 @@ class Implications:
         self._own = [slice(first, end) for first, end in pairwise(ends)]
         self._needs: Sets = [fact.needs for fact in graph.facts]
         self._demands = Demands(graph, self._below)
+        self._landmarks = Landmarks(graph)
 
     def rows(self, x: np.ndarray, thorough: bool = False) -> Rows:
         """Rows that a point violates: of the first kind for which there are any, or, if thorough, of all kinds."""
@@ -251,7 +252,7 @@ class Implications:
                 cuts[number], weight_of[number] = cut, weight
 
     def _landmark_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
-        add_landmark_rows(self.graph, activity, weights, rows)
+        self._landmarks.add_rows(activity, weights, rows)
 
 
 def _nearest(excess: dict[int, float], needs: Sets) -> list[int]:

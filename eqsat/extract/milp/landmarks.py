@@ -28,18 +28,56 @@ Network = dict[int, dict[int, float]]
 """Remaining capacities, by source and destination."""
 
 
-def add_landmark_rows(
-    graph: AndOrGraph, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows
-) -> None:
-    """Add rows that a point violates: for each fact one by each way to choose inputs.
+class Landmarks:
+    """Finds landmarks of the facts of one graph, point by point.
+
+    A fact without a violated row is left out until something in its flow has changed: a round of cutting planes changes
+    the point in few places.
 
     Args:
         graph: The facts.
-        activity: Per fact.
-        weights: Per fact and option.
-        rows: To be extended.
     """
-    seen: set[tuple[int, ...]] = set()
+
+    def __init__(self, graph: AndOrGraph) -> None:
+        self._graph = graph
+        self._activity: Sequence[float] = ()
+        self._weights: Sequence[Sequence[float]] = ()
+        # By fact without a violated row the facts that its flows have looked at.
+        self._quiet: dict[int, set[int]] = {}
+
+    def add_rows(self, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
+        """Add rows that a point violates: for each fact one by each way to choose inputs.
+
+        Args:
+            activity: Per fact.
+            weights: Per fact and option.
+            rows: To be extended.
+        """
+        facts = range(len(activity) if self._activity else 0)
+        changed = {f for f in facts if activity[f] != self._activity[f] or weights[f] != self._weights[f]}
+        self._activity, self._weights = activity, weights
+        self._quiet = {f: seen for f, seen in self._quiet.items() if seen.isdisjoint(changed)}
+        used = _Used(self._graph, weights)
+        for number in range(len(activity)):
+            if number in self._quiet or activity[number] <= LEAST_VIOLATION or len(used[number]) < 2:
+                continue
+            seen = {number}
+            found = _landmarks(self._graph, activity, weights, used, number, seen)
+            for columns in found:
+                rows.add_implication(self._graph.facts[number].columns, columns)
+            if not found:
+                self._quiet[number] = seen
+
+
+def _landmarks(
+    graph: AndOrGraph,
+    activity: Sequence[float],
+    weights: Sequence[Sequence[float]],
+    used: _Used,
+    number: int,
+    seen: set[int],
+) -> list[list[int]]:
+    """The columns of the landmarks of a fact that its activity exceeds; ``seen`` receives the facts looked at."""
     choices: list[Choose] = [
         lambda reads: reads[0],
         lambda reads: reads[-1],
@@ -48,35 +86,31 @@ def add_landmark_rows(
         min,
         max,
     ]
-    used = _Used(graph, weights)
-    for number, fact in enumerate(graph.facts):
-        if activity[number] <= LEAST_VIOLATION or len(used[number]) < 2:
+    enough = activity[number] - LEAST_VIOLATION
+    tried: set[tuple[int, ...]] = set()
+    found: list[list[int]] = []
+    for choose in choices:
+        if () in tried:
+            break  # There is nothing to choose.
+        room, chosen = _network(used, number, activity, choose, seen)
+        if chosen in tried:
             continue
-        enough = activity[number] - LEAST_VIOLATION
-        tried: set[tuple[int, ...]] = set()
-        for choose in choices:
-            if () in tried:
-                break  # There is nothing to choose.
-            room, chosen = _network(used, number, activity, choose)
-            if chosen in tried:
-                continue
-            tried.add(chosen)
-            reached = None if room is None else _source_side(room, number, enough)
-            if reached is None:
-                continue
-            left = [
-                (f, o)
-                for f in sorted(reached)
-                for o, option in enumerate(graph.facts[f].options)
-                if not any(other in reached for other in option.reads)
-            ]
-            if len(left) > WIDEST or sum(weights[f][o] for f, o in left) > enough:
-                continue
-            columns = sorted(column for f, o in left for column in graph.facts[f].options[o].columns)
-            key = (number, *columns)
-            if key not in seen:
-                seen.add(key)
-                rows.add_implication(fact.columns, columns)
+        tried.add(chosen)
+        reached = None if room is None else _source_side(room, number, enough)
+        if reached is None:
+            continue
+        left = [
+            (f, o)
+            for f in sorted(reached)
+            for o, option in enumerate(graph.facts[f].options)
+            if reached.isdisjoint(option.reads)
+        ]
+        if len(left) > WIDEST or sum(weights[f][o] for f, o in left) > enough:
+            continue
+        columns = sorted(column for f, o in left for column in graph.facts[f].options[o].columns)
+        if columns not in found:
+            found.append(columns)
+    return found
 
 
 class _Used(dict[int, list[tuple[float, list[int]]]]):
@@ -93,12 +127,12 @@ class _Used(dict[int, list[tuple[float, list[int]]]]):
 
 
 def _network(
-    used: _Used, source: int, activity: Sequence[float], choose: Choose
+    used: _Used, source: int, activity: Sequence[float], choose: Choose, seen: set[int]
 ) -> tuple[Network | None, tuple[int, ...]]:
     """What may flow from the source to the sink, or None if it is too much, and the inputs that were chosen.
 
     Facts that are as active as the source are sinks, for a cut beyond them is a landmark of theirs. Equal choices make
-    equal networks.
+    equal networks. ``seen`` receives the facts that have been looked at.
     """
     enough = activity[source] - LEAST_VIOLATION
     room: Network = {source: {}}
@@ -108,6 +142,7 @@ def _network(
         fact = todo.pop()
         from_here = room[fact]
         for weight, reads in used[fact]:
+            seen.update(reads)
             inner = [r for r in reads if activity[r] < enough and r != source]
             if not inner:
                 to = SINK

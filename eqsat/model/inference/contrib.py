@@ -99,6 +99,7 @@ def infer(
         operands[0] = _permuted(operands[0], first=True)
     while operands and operands[-1] is None:
         operands.pop()
+        operand_values.pop()
     key = OpKey("", like.standard)
     shared = {n: v for n, v in attrs if n in opset.attribute_types(key)}
     found = standard(key, make_attrs(key, shared), operands, operand_values, place=place)[0]

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import eqsat
 from eqsat.errors import ModelError
+from eqsat.model.inference.infer import infer_types
 from eqsat.schema import opset
-from eqsat.schema.types import OpKey
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey, TensorType
 from tests.model.running import run_ort
 from tests.schema.contrib_schemas import declared
 
@@ -142,3 +145,13 @@ def test_contradictions_are_refused(build: Any, parts: tuple[str, ...]) -> None:
         build()
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_product_without_bias_has_a_type_at_free_sizes() -> None:
+    """The standard operator has fewer operands, and as many values."""
+    op = OpKey("com.microsoft", "QGemm")
+    scale, zero = TensorType(ir.DataType.FLOAT, ()), TensorType(ir.DataType.UINT8, ())
+    a, b = (TensorType(ir.DataType.UINT8, shape) for shape in (("N", 6), (5, 6)))
+    inputs = [a, scale, zero, b, scale, zero, None, scale, zero]
+    found = infer_types(op, make_attrs(op, {"transB": 1}), inputs, [None] * len(inputs), 1)
+    assert found == (TensorType(ir.DataType.UINT8, ("N", 5)),)
