@@ -20,7 +20,6 @@ from eqsat.schema.types import CONSTANT, OpKey, TensorTypes
 _Kernel = dict[str, frozenset[ir.DataType]]
 _SHORT = {"float": ir.DataType.FLOAT, "double": ir.DataType.DOUBLE}
 _HALF = ir.DataType.FLOAT16
-"""Needs no kernel: ONNX Runtime makes initializers of constants when it loads a model."""
 _NOTHING_OF_NOTHING = frozenset({OpKey("com.microsoft", "QLinearSoftmax")})
 """Operators whose kernels give no result where their operand has no elements (ONNX Runtime 1.31)."""
 
@@ -43,7 +42,7 @@ def has_kernel(op: OpKey, inputs: TensorTypes, outputs: TensorTypes = ()) -> boo
 
 @cache
 def _has_kernel(op: OpKey, inputs: tuple[ir.DataType | None, ...], outputs: tuple[ir.DataType | None, ...]) -> bool:
-    if op == CONSTANT:
+    if op == CONSTANT:  # ONNX Runtime makes an initializer of it when it loads a model.
         return True
     kernels = _kernels().get(str(op), ())
     if any(_takes(op, kernel, inputs, outputs) for kernel in kernels):
