@@ -78,7 +78,9 @@ def _cut(problem: Problem, dominators: Dominators, least: int, free: frozenset[i
     for c in candidates:
         below = reach[c]
         own = below & ~covered
-        if own.bit_count() < least or (len(everything) - (covered | below).bit_count()) < least // 4:
+        above = len(everything) - (covered | below).bit_count()
+        # A part is searched for each target that may compute its root, which only pays if as much lies above it.
+        if own.bit_count() < least or above < (own.bit_count() if len(problem.targets) > 1 else least // 4):
             continue
         leaves = sorted(k for k, mask in open_parts.items() if mask & below)
         parts.append(Part(c, of_part(own), leaves))

@@ -39,6 +39,7 @@ def masked_chain(
     kept: bool = False,
     detour: bool = False,
     recomputed: bool = False,
+    tail: int = 0,
 ) -> Problem:
     """Residual layers that read a mask, which is computed from an input; each operator has up to two spellings.
 
@@ -52,6 +53,7 @@ def masked_chain(
         kept: Whether a value of each layer is an output, like the keys of a decoder.
         detour: Whether the last output can also be computed without the layers.
         recomputed: Whether an accelerator can compute a layer's end from what the end of the layer before is made of.
+        tail: Operators between the last layer and the output.
     """
     rng = random.Random(seed)
     build = Builder(targets)
@@ -90,6 +92,10 @@ def masked_chain(
             build.add(end, (y, *before), INF, *(6e-6 * rng.uniform(0.1, 0.9) for _ in range(targets - 1)))
         before = (y, x)
         x = end
+    for _ in range(tail):
+        z = build.value(2e3)
+        build.add(z, (x,), 1e-6, own=True)
+        x = z
     out = build.value(1e3)
     build.add(out, (x,), 1e-6, own=True)
     if detour:
@@ -149,7 +155,7 @@ def test_outputs_below_a_separator_change_no_optimum(seed: int, detour: bool, ti
 
 
 def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> None:
-    problem = masked_chain(3, seed=2, kept=True)
+    problem = masked_chain(3, seed=2, kept=True, tail=2)
     context_ = find_context(problem, Dominators(problem))
     assert context_ is not None
     rest, _, _ = rest_problem(problem, context_, next(context_.states()), {})
@@ -159,7 +165,7 @@ def test_a_decoder_falls_into_parts_that_have_its_outputs(tiny: list[bool]) -> N
     roots = set(rest.roots)
     assert all(roots & set(part.classes) for part in found)
     # The end of the last layer is no separator where a program need not contain it.
-    problem = masked_chain(3, seed=2, kept=True, detour=True)
+    problem = masked_chain(3, seed=2, kept=True, detour=True, tail=2)
     context_ = find_context(problem, Dominators(problem))
     assert context_ is not None
     rest, _, _ = rest_problem(problem, context_, next(context_.states()), {})
@@ -275,7 +281,7 @@ def test_layers_with_a_mask_of_an_accelerator_are_parts(tiny: list[bool]) -> Non
     found = find_context(problem, Dominators(problem))
     assert found is not None and len(found.joining) == 1
     rest, _, _ = rest_problem(problem, found, next(found.states()), {})
-    *layers, _ = parts.split(rest, Dominators(rest))
+    layers = parts.split(rest, Dominators(rest))
     (mask,) = set.intersection(*(set(part.classes) for part in layers))
     assert len(layers) == 4 and set(rest.cost[rest.node_class == mask].ravel()) == {0.0}, "each layer has a copy"
 
