@@ -7,9 +7,10 @@ interpreter that `--python` names, and left out where it does not have them), ON
 is saved and loaded again, and `eqsat --host ort`. All are run in turn by ONNX Runtime with its default optimizations,
 in several rounds with new sessions, whose threads stop spinning when a run ends. The table gives the time of the
 original divided by that of each file, both medians over the rounds: above 1 where the model became faster, the models
-that lose most first. ``again`` is the original a second time, which tells what of a ratio is noise. Runs with one
-thread are measured in CPU time, others by the clock on the wall, which needs an idle machine. ``error`` is the greatest
-difference from the original, relative to the greatest magnitude of an output.
+that lose most first; while the rest is measured, a line tells of each model, and the file of ``--json`` holds the rows
+so far. ``again`` is the original a second time, which tells what of a ratio is noise. Runs with one thread are measured
+in CPU time, others by the clock on the wall, which needs an idle machine. ``error`` is the greatest difference from the
+original, relative to the greatest magnitude of an output.
 """
 
 from __future__ import annotations
@@ -180,6 +181,12 @@ def means(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
+def _brief(row: Row) -> str:
+    """What is known of a model long before the table of all is complete."""
+    ratios = ", ".join(f"{name} {row[name]}" for name in (*PEERS, RUNTIME, OURS, AGAIN) if name in row)
+    return f"{row['threads']} thread{'s' * (row['threads'] > 1)}, {row['ms']:.2f} ms, {ratios}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table; the exit code is 1 if a model has a problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -201,7 +208,10 @@ def main(arguments: list[str] | None = None) -> int:
                 said.add(line)
                 print(line, file=sys.stderr, flush=True)
         rows += found
-        print(f"{name_of(path)}: {found[0].get('problem', 'ok')}", file=sys.stderr, flush=True)
+        for row in found:
+            print(f"{name_of(path)}: {row.get('problem') or _brief(row)}", file=sys.stderr, flush=True)
+        if given.json is not None:
+            write_json(given.json, rows)
     columns = ["model", "threads", "ms", *PEERS, RUNTIME, OURS, AGAIN, "error"]
     rows.sort(key=lambda row: row.get(OURS, 0.0))
     shown = [row for row in (*rows, *means(rows)) if "problem" not in row]
@@ -209,8 +219,6 @@ def main(arguments: list[str] | None = None) -> int:
     for row in rows:
         if "problem" in row:
             print(f"{row['model']}: {row['problem']}")
-    if given.json is not None:
-        write_json(given.json, rows)
     return int(any("problem" in row for row in rows))
 
 

@@ -33,6 +33,7 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ort_speed.main(given) == 0
     said = capsys.readouterr()
     assert "onnxslim is left out" in said.err and "onnxsim is left out" in said.err
+    assert "small: 1 thread, " in said.err
     (row,) = json.loads(out.read_text("utf-8"))
     assert row["model"] == "small" and row["onnxruntime"] > 0 and row["eqsat"] > 0 and row["error"] < 1e-5
     assert "geometric mean" in said.out
