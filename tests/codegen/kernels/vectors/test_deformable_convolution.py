@@ -22,7 +22,7 @@ from tests.codegen.kernels.vectors.harness import UNDEFINED, UNIT, Case, run
 from tests.codegen.kernels.vectors.test_random import with_epilogue
 
 NAME, LOOPS = "deformable convolution", "deformable loops"
-OPERANDS = ("x", "w", "offset", "b", "mask")
+OPERANDS: tuple[str, ...] = ("x", "w", "offset", "b", "mask")
 _CONSTANTS = (frozenset({1, 3}), frozenset[int](), frozenset({1, 2}), frozenset({3}), frozenset({1, 4}))
 _ABSENT = (frozenset[int](), frozenset({4}), frozenset({3}), frozenset({3, 4}))
 Shapes = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]
@@ -97,9 +97,9 @@ def cases() -> list[Case]:
     made = []
     for number, (name, (_, weights, given)) in enumerate(SHAPES.items()):
         absent, constant = _ABSENT[number % 4], _CONSTANTS[number % 5]
-        inputs = [None if k in absent else v for k, v in enumerate(operands(name))]
-        x, w, offset, b, mask = inputs
-        assert x is not None and w is not None and offset is not None
+        x, w, offset, *rest = operands(name)
+        b, mask = (None if k in absent else v for k, v in enumerate(rest, start=3))
+        inputs = [x, w, offset, b, mask]
         scale = convolved(np.abs(x), np.abs(w), offset, None if b is None else np.abs(b), mask, **given)
         tolerance = (12 + 2 * np.sqrt(np.prod(weights[1:]))) * UNIT * scale
         expected = convolved(x, w, offset, b, mask, **given)
@@ -127,15 +127,16 @@ def test_scalar_kernels_are_standard_c() -> None:
     run(cases()[::2], rng=np.random.default_rng(6), isas=[SCALAR], optimization="-O3", flags=flags)
 
 
-def graph_of(values: dict[str, np.ndarray], constant: tuple[str, ...], given: dict[str, Any]) -> ir.Model:
-    """The operator with a step after it; operands without a value are absent."""
-    made = [
-        eqsat.input(n, values[n].shape, str(values[n].dtype)) if n in values and n not in constant else values.get(n)
-        for n in OPERANDS
-    ]
-    return eqsat.graph(
-        op.Relu(op.DeformConv(*made, **{n: list(v) if isinstance(v, tuple) else v for n, v in given.items()}))
-    )
+def graph_of(values: dict[str, np.ndarray], given: dict[str, Any]) -> ir.Model:
+    """The operator with a step after it; weights are constant, operands without a value absent."""
+
+    def operand(name: str) -> eqsat.Tensor:
+        return eqsat.input(name, values[name].shape, str(values[name].dtype))
+
+    b, mask = (operand(name) if name in values else None for name in ("b", "mask"))
+    attributes: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in given.items()}
+    y = op.DeformConv(operand("x"), values["w"], operand("offset"), b, mask, **attributes)
+    return eqsat.graph(op.Relu(y))
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -145,7 +146,7 @@ def test_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sharing, limit, 0.0)
     monkeypatch.setattr(sharing, "LEAST", 1e-15)
     values = dict(zip(OPERANDS, operands(name), strict=True))
-    graph = graph_of(values, ("w",), SHAPES[name][2])
+    graph = graph_of(values, SHAPES[name][2])
     inputs = {n: x for n, x in values.items() if n != "w"}
     loaded = load(graph)
     compiled = CModel(loaded, threads=3)
@@ -190,7 +191,7 @@ def test_samples_at_borders_and_beyond(dtype: str) -> None:
         "w": np.ones((1, 1, 1, 1), dtype),
         "offset": np.stack([v, u], axis=1).reshape(-1, 2, 1, 1),
     }
-    loaded = load(graph_of(values, ("w",), {"strides": [height, width]}))
+    loaded = load(graph_of(values, {"strides": [height, width]}))
     compiled = CModel(loaded, flags=UNDEFINED)
     assert compiled.emitted.kernels[0].family == (NAME if dtype == "float32" else LOOPS)
     inputs = {n: x for n, x in values.items() if n != "w"}
@@ -203,10 +204,11 @@ def test_half_precision_is_computed_in_floats() -> None:
     given = SHAPES["groups"][2]
     values = {n: x.astype(np.float16) for n, x in zip(OPERANDS, operands("groups"), strict=True)}
     wide = {n: x.astype(np.float32) for n, x in values.items()}
-    compiled = CModel(load(graph_of(values, ("w",), given)))
+    compiled = CModel(load(graph_of(values, given)))
     assert NAME in [kernel.family for kernel in compiled.emitted.kernels]
     (found,) = compiled.run({n: x for n, x in values.items() if n != "w"}).values()
-    want = np.maximum(convolved(*wide.values(), **given), 0)
+    x, w, offset, b, mask = wide.values()
+    want = np.maximum(convolved(x, w, offset, b, mask, **given), 0)
     # Sums of float32 are rounded once.
     np.testing.assert_allclose(found, want, rtol=2.0**-11 * 1.01, atol=1e-5)
 
@@ -225,8 +227,9 @@ def test_convolutions_around_it_need_no_conversions() -> None:
     graph = eqsat.graph(op.GlobalAveragePool(op.Conv(y, weights(16, 16, 1, 1))))
     compiled = CModel(load(graph))
     families = [kernel.family for kernel in compiled.emitted.kernels]
-    # The only conversion is that of the input.
-    assert families.count("elementwise vectors") == 1 and families.count(NAME) == 1, families
+    copy, convolution = "elementwise vectors", "direct convolution"
+    # Those of the input and of the result.
+    assert families == [copy, *[convolution] * 3, NAME, convolution, "average pooling of channel vectors", copy]
     x = rng.standard_normal((1, 16, 12, 12)).astype(np.float32)
     want = onnxruntime.InferenceSession(ir.to_proto(graph).SerializeToString()).run(None, {"x": x})[0]
     (found,) = compiled.run({"x": x}).values()
