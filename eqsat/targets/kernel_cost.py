@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError, TargetError
 from eqsat.model.inference.infer import infer_body
@@ -31,6 +32,9 @@ from eqsat.targets.families import family_entry, rates
 from eqsat.targets.refusal import refusal
 from eqsat.targets.tensor_bytes import UNKNOWN_ELEMENTS, size_in_bytes, static
 from eqsat.targets.work import Work, read_of, work_of
+
+_QUOTIENTS = frozenset({OpKey("", "Div"), OpKey("", "Mod")})
+_WIDE = frozenset({ir.DataType.INT64, ir.DataType.UINT64})
 
 
 class CostModel:
@@ -299,7 +303,7 @@ class CostModel:
             work = counted_macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
-            if has(node.op, Trait.ELEMENTARY) and made[0] is not None:
+            if made[0] is not None and evaluates_function(node.op, made[0].dtype):
                 functions += made[0].elements or 0
         layouts = {node.op for node in body.nodes} & {CHANNELS_FIRST.op, CHANNELS_LAST.op}
         return anchor, functions, len(layouts) == 1
@@ -426,6 +430,13 @@ def counted_macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTy
         if exact:
             raise
     return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
+
+
+def evaluates_function(op: OpKey, dtype: ir.DataType | None) -> bool:
+    """Whether an operator evaluates an elementary function for each element of its result, or a quotient of integers
+    of 64 bits, for which there are no vectors either.
+    """
+    return has(op, Trait.ELEMENTARY) or (op in _QUOTIENTS and dtype in _WIDE)
 
 
 def roofline(s: Mapping[str, float]) -> float:

@@ -110,6 +110,23 @@ def loops() -> ir.Model:
     return graph(outputs)
 
 
+def integers_and_places() -> ir.Model:
+    """Steps and conversions of integers, gathered elements, and results of as many elements as data says."""
+    rng = np.random.default_rng(11)
+    outputs: list[Tensor] = []
+    for rows in (8, 100):
+        shape = (rows, 500)
+        for dtype in ("int8", "int32", "int64"):
+            x, y = (input(f"{name}_{dtype}_{rows}", shape, dtype) for name in "xy")
+            outputs += [op.Add(x, y), op.Neg(x), op.Less(x, y)]
+        x = input(f"x_{rows}", shape)
+        outputs += [op.Cast(x, to=ir.DataType.INT64.value), op.Less(x, 0.5)]
+        outputs.append(op.GatherElements(x, rng.integers(0, 500, (rows, 200)), axis=1))
+        outputs.append(op.ReduceMax(op.NonZero(x), np.array([1])))
+        outputs += [op.ReduceSum(op.Unique(x, sorted=k, outputs=4)[0]) for k in (0, 1)]
+    return graph(outputs)
+
+
 def first_layers() -> ir.Model:
     """Convolutions of one to four channels a group whose readers have ONNX's layout, of sounds, images and volumes."""
     rng = np.random.default_rng(10)

@@ -1,7 +1,7 @@
 """Expressions as text with gaps: one entry of a table for each operator and kind of element type.
 
 Gaps are ``{a} {b} {c} ...`` the arguments, ``{T}`` the C type of the first argument, ``{U}`` an unsigned type in which
-its arithmetic wraps around, ``{f}`` the suffix of C's mathematics in that type, ``{bits}`` 16, 32 or 64, those that hold
+its arithmetic wraps around, ``{f}`` the suffix of C's mathematics in that type, ``{bits}`` 16, 32 or 64, enough for
 integers of the type, ``{R}`` the C type of the result, and the operator's numeric attributes by name.
 """
 
