@@ -22,8 +22,8 @@ from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, Shape, TensorType, type_of_array
 from eqsat.targets.condition_names import bind_operands
-from eqsat.targets.families import TotalWork, family_entry, rates
-from eqsat.targets.kernel_cost import counted_macs, evaluates_function, priced, roofline
+from eqsat.targets.families import TotalWork, evaluates_function, family_entry, rates
+from eqsat.targets.kernel_cost import counted_macs, priced, roofline
 
 _SMALL = 4096
 """Elements of a constant that an expression may read, at most."""

@@ -14,27 +14,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError, TargetError
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
-from eqsat.ops.operators import has
 from eqsat.ops.own_operators import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
-from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType, TensorTypes
 from eqsat.targets.condition_names import ABSENT, bind_operands
-from eqsat.targets.families import family_entry, rates
+from eqsat.targets.families import evaluates_function, family_entry, rates
 from eqsat.targets.refusal import refusal
 from eqsat.targets.tensor_bytes import UNKNOWN_ELEMENTS, size_in_bytes, static
 from eqsat.targets.work import Work, read_of, work_of
-
-_QUOTIENTS = frozenset({OpKey("", "Div"), OpKey("", "Mod")})
-_WIDE = frozenset({ir.DataType.INT64, ir.DataType.UINT64})
 
 
 class CostModel:
@@ -430,13 +424,6 @@ def counted_macs(op: OpKey, attrs: Attrs, inputs: TensorTypes, outputs: TensorTy
         if exact:
             raise
     return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
-
-
-def evaluates_function(op: OpKey, dtype: ir.DataType | None) -> bool:
-    """Whether an operator evaluates an elementary function for each element of its result, or a quotient of integers
-    of 64 bits, for which there are no vectors either.
-    """
-    return has(op, Trait.ELEMENTARY) or (op in _QUOTIENTS and dtype in _WIDE)
 
 
 def roofline(s: Mapping[str, float]) -> float:
