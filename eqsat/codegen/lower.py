@@ -37,7 +37,7 @@ from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
 from eqsat.codegen.shapes import KNOWING_SIZES, Shapes, type_of
 from eqsat.codegen.wants import converted_order, usual_orders
-from eqsat.codegen.whole_regions import ModelRegions, restored
+from eqsat.codegen.whole_regions import ModelRegions
 from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.normalize import complete
 from eqsat.model.onnx_definitions import definition
@@ -176,8 +176,9 @@ class _Lowering:
         return tensor
 
     def _node(self, scope: Scope, node: PlanNode) -> None:
-        target, kernel = self.pieces.alone.get(node.op, (scope.plan.targets[node.target], None))
-        node = node if kernel is None else restored(node, kernel)
+        kernel = self.pieces.alone.get(node.op)
+        target = scope.plan.targets[node.target] if kernel is None else kernel.target
+        node = node if kernel is None else kernel.called(node)
         given = [None if v is None else scope.values.get(v) for v in operands(node)]
         name = node.name or next((scope.names[v] for v in node.outputs if v is not None), "") or str(node.op)
         piece = self.pieces.regions.get(node.op)
