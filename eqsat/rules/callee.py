@@ -100,7 +100,7 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
         return OperatorChoice(operators(term.name, term.place, context, frame))
     name = dotted_name(term)
     if name is not None:
-        return OperatorChoice((operator(name, term.place, context, frame),))
+        return OperatorChoice(operators(name, term.place, context, frame))
     if isinstance(term, ast.Apply) and isinstance(term.callee, ast.Name) and term.callee.name == "maybe":
         if len(term.args) != 1:
             raise context.error(term.place, "one operator is required in maybe(...)", actual=str(len(term.args)))
