@@ -120,14 +120,16 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
         if node.call is not None:
             texts.setdefault(target, {})[region.name] = trusted_call(node.call, origin, target)
             given.append(RegionCallText(target, texts[target]))
-        backend = None
-        for candidate in given:
-            reason = _left(candidate, region, saved.main.plan, node)
-            if not reason:
-                backend = candidate
-                break
-            pairs = zip(kernels, region.scope.nodes, strict=True)
-            left += [UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
+        reasons = [(candidate, _left(candidate, region, saved.main.plan, node)) for candidate in given]
+        backend = next((candidate for candidate, reason in reasons if not reason), None)
+        if backend is None:
+            # A kernel with a call of its own is called all the same.
+            apart = [(k, n) for k, n in _pairs(region.scope) if k.call is None]
+            left += [
+                UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason)
+                for candidate, reason in reasons
+                for k, n in apart
+            ]
         has_calls = any(kernel.call is not None for kernel in kernels)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
