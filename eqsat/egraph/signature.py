@@ -18,12 +18,12 @@ from eqsat.rules.ast import (
     AttrBind,
     Build,
     Composite,
-    ComputedConstant,
     Condition,
     Expr,
     Name,
     Rule,
     TemplateTerm,
+    TensorTerm,
     operands,
 )
 from eqsat.rules.constness import asked_constant
@@ -160,7 +160,7 @@ def const_names(condition: Condition) -> tuple[str, ...]:
 
 
 def template_expressions(template: TemplateTerm | None) -> Iterator[Expr]:
-    if isinstance(template, ComputedConstant):
+    if isinstance(template, TensorTerm):
         yield template.value
         if template.dtype is not None:
             yield template.dtype
