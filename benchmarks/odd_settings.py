@@ -77,6 +77,12 @@ f ConvTranspose x:T[4,32,14,14] w:w[32,16,2,2] strides:2,2
 fh ConvTranspose x:T[1,32,14,14] w:T[32,16,2,2] strides:2,2
 f ConvTranspose x:T[1,32,28,28] w:T[32,32,4,4] strides:2,2 pads:1,1,1,1
 f ConvTranspose x:T[1,30,14,14] w:T[30,5,3,3] b:T[15] group:3 strides:2,2
+f DeformConv x:T[1,64,28,28] w:w[64,64,3,3] offset:T[1,18,28,28] _ mask:T[1,9,28,28] pads:1,1,1,1
+f DeformConv x:T[1,256,14,14] w:w[256,256,3,3] offset:T[1,18,14,14] b:w[256] mask:T[1,9,14,14] pads:1,1,1,1
+f DeformConv x:T[1,64,56,56] w:w[64,64,3,3] offset:T[1,18,56,56] b:w[64] pads:1,1,1,1
+f DeformConv x:T[2,30,33,35] w:w[45,10,3,3] offset:T[2,36,33,35] group:3 offset_group:2 pads:1,1,1,1
+f DeformConv x:T[1,3,64,64] w:w[16,3,5,5] offset:T[1,50,32,32] strides:2,2 pads:2,2,2,2
+f DeformConv x:T[1,32,28,28] w:w[32,1,3,3] offset:T[1,18,28,28] group:32 pads:1,1,1,1
 f MaxPool x:T[1,5,57,57] kernel_shape:3,3 strides:2,2
 f MaxPool x:T[1,33,40,40] kernel_shape:13,13 pads:6,6,6,6
 f MaxPool x:T[1,33,40,40] kernel_shape:5,5 pads:2,2,2,2

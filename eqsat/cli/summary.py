@@ -45,8 +45,8 @@ def measured(result: Result, seed: int = 0) -> Summary:
     """The summary with the times of the compiled result on random inputs of typical sizes."""
     from eqsat.execute.inputs import complete_inputs
     from eqsat.report.measured import with_times
-    from eqsat.schema.chosen_sizes import typical
+    from eqsat.schema.chosen_sizes import typical_sizes
 
-    inputs = complete_inputs(result.model, dims=typical(result.sizes), seed=seed)
+    inputs = complete_inputs(result.model, dims=typical_sizes(result.sizes), seed=seed)
     with result.compile() as program:
         return with_times(result.summary, program.profile(inputs))

@@ -14,7 +14,7 @@ import numpy as np
 from eqsat.codegen.expressions.expression_table import is_elementwise
 from eqsat.codegen.program import ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import is_sizes
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.ops.checks.check import CheckedNode
 from eqsat.ops.equal_axes import Together, alone, broadcasting
 from eqsat.ops.operators import operator
@@ -68,4 +68,4 @@ def _together(op: OpKey, attrs: Attrs, operands: Sequence[ProgramOperand | None]
     known = operator(op).together
     rule = known or (broadcasting if is_elementwise(op) else alone)
     values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
-    yield from rule(CheckedNode(op, attrs, [type_of(x) for x in operands], values, ()))
+    yield from rule(CheckedNode(op, attrs, [operand_type(x) for x in operands], values, ()))

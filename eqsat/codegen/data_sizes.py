@@ -16,7 +16,7 @@ from eqsat.codegen.operator_call import OperatorCall, finding_node, in_memory
 from eqsat.codegen.program import ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
 from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_arithmetic import depends_on_inputs, elements, is_sizes, result_shapes
-from eqsat.codegen.shapes import Shapes, sizes_operand, type_of
+from eqsat.codegen.shapes import Shapes, operand_type, sizes_operand
 from eqsat.schema import opset
 from eqsat.schema.attributes import plain
 from eqsat.schema.dtypes import to_dtype
@@ -300,7 +300,7 @@ class DataSizes:
 
     def _range(self, call: OperatorCall) -> ProgramOperands | OperatorCall:
         """The size of a range: an expression if the operands are sizes, otherwise computed by a kernel."""
-        dtype = type_of(call.operands[0])
+        dtype = operand_type(call.operands[0])
         assert dtype is not None
         size = self._steps(call)
         if size is None:

@@ -7,7 +7,7 @@ from eqsat.codegen.kernels.shared.families import entry_name, families, find, un
 from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Program, ProgramNode
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.ops.evaluate import has_meaning
 from eqsat.schema.declared_operators import find_reference
 
@@ -66,6 +66,6 @@ def report(node: ProgramNode, problems: Problems, because: str = "") -> None:
     if find_reference(node.operator) is not None or not has_meaning(node.operator):
         problems.add_operator(node.operator, node.name, because)
         return
-    types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
+    types = ", ".join("-" if x is None else str(operand_type(x)) for x in node.inputs)
     reasons = " and ".join(filter(None, (undecided(node.provisional_task()), because)))
     problems.add(f"no kernel for {node.describe()} of ({types}){f', because {reasons}' if reasons else ''}", node.name)

@@ -17,7 +17,7 @@ from eqsat.codegen.halo_values import HaloValues, resolved
 from eqsat.codegen.kernel import Family, Halo, Pad, Want, Wants
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Program, ProgramNode, ProgramOperand, ProgramTensor
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
 from eqsat.errors import CodegenError
@@ -365,7 +365,7 @@ class _Planner:
             raise CodegenError(
                 "a Reshape must keep the number of elements for all sizes",
                 place=f"model {self.program.name!r}, {node.name!r}",
-                actual=f"from {type_of(x)} to {type_of(out)}",
+                actual=f"from {operand_type(x)} to {operand_type(out)}",
                 hint="set the sizes in it with --dim",
             )
         self._put(seen, piece)

@@ -35,9 +35,9 @@ from eqsat.codegen.program import (
 )
 from eqsat.codegen.results import anchor_dtype, present, result_places
 from eqsat.codegen.shape_arithmetic import computed, is_sizes
-from eqsat.codegen.shapes import KNOWING_SIZES, Shapes, type_of
+from eqsat.codegen.shapes import KNOWING_SIZES, Shapes, operand_type
 from eqsat.codegen.wants import converted_order, usual_orders
-from eqsat.codegen.whole_regions import ModelRegions, restored
+from eqsat.codegen.whole_regions import ModelRegions
 from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.normalize import complete
 from eqsat.model.onnx_definitions import definition
@@ -47,7 +47,7 @@ from eqsat.ops.properties import is_deterministic
 from eqsat.partition.onnx_nodes import has_subgraphs
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction
-from eqsat.partition.subgraphs import captured_values, operands, reads
+from eqsat.partition.subgraphs import captured_ids, operands, reads
 from eqsat.partition.value_names import output_name, value_names
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, plain
@@ -170,14 +170,15 @@ class _Lowering:
         """An output that is constant is written by a copy."""
         if is_sizes(value):
             return self.found.sizes.written(name, value)
-        tensor = self._tensor(name, type_of(value), "output")
+        tensor = self._tensor(name, operand_type(value), "output")
         if tensor is not None:
             self.nodes.append(ProgramNode(name, IDENTITY, {}, [value], [tensor], tensor.dtype))
         return tensor
 
     def _node(self, scope: Scope, node: PlanNode) -> None:
-        target, kernel = self.pieces.alone.get(node.op, (scope.plan.targets[node.target], None))
-        node = node if kernel is None else restored(node, kernel)
+        kernel = self.pieces.alone.get(node.op)
+        target = scope.plan.targets[node.target] if kernel is None else kernel.target
+        node = node if kernel is None else kernel.called(node)
         given = [None if v is None else scope.values.get(v) for v in operands(node)]
         name = node.name or next((scope.names[v] for v in node.outputs if v is not None), "") or str(node.op)
         piece = self.pieces.regions.get(node.op)
@@ -223,7 +224,7 @@ class _Lowering:
         """A kernel of a region that stays whole."""
         whole, first, attrs, label = self.regions[region], len(self.nodes), node.attrs, node.name or node.op.name
         if not has_subgraphs(attrs):
-            attrs = complete(node.op, attrs, [type_of(x) for x in given], len(node.outputs))
+            attrs = complete(node.op, attrs, [operand_type(x) for x in given], len(node.outputs))
         places = result_places(node, given, label, self.shapes)
         kernel = WholeKernel(label, str(node.op), plain(attrs), list(given), places, call)
         self.has_backend = whole.backend is not None
@@ -245,7 +246,7 @@ class _Lowering:
         types = [None if v is None else scope.plan.types.get(v) for v in node.outputs]
         is_chosen = decided and node.body is not None and node.target == 0
         if has_subgraphs(node.attrs):
-            outside = {n: scope.values.get(v) for n, v in captured_values(scope.plan, node).items()}
+            outside = {n: scope.values.get(v) for n, v in captured_ids(scope.plan, node).items()}
             made = lower_control(
                 ControlNode(name, node.op, node.attrs, given, outside, types, used, names),
                 self.bodies,
@@ -300,7 +301,7 @@ class _Lowering:
             own = function_body(op, attrs)
             if own is not None:
                 return self._body(own, operands, types, used, names, name, depth)
-        given = [type_of(x) for x in operands]
+        given = [operand_type(x) for x in operands]
         attrs = complete(op, attrs, given, count)
         try:
             sized = self.found.lower(OperatorCall(op, attrs, operands, types, used, names, name, depth))
@@ -384,7 +385,7 @@ class _Lowering:
         """
         if depth > 8:
             return None
-        body = definition(op, attrs, [type_of(x) for x in operands])
+        body = definition(op, attrs, [operand_type(x) for x in operands])
         if body is None:
             return None
         kept, sizes = len(self.nodes), self.found.remembered()

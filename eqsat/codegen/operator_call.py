@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.codegen.program import FINDING, IDENTITY, ProgramNode, ProgramOperand, ProgramOperands, ProgramTensor
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -59,7 +59,7 @@ def in_memory(call: OperatorCall, x: ProgramOperand, nodes: list[ProgramNode]) -
     """An operand as a tensor; a constant is copied."""
     if isinstance(x, ProgramTensor):
         return x
-    known = type_of(x)
+    known = operand_type(x)
     assert known is not None
     copy = ProgramTensor(f"{call.name}_constant", known.dtype, x.shape)
     nodes.append(ProgramNode(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))

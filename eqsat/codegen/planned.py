@@ -21,7 +21,7 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Program, ProgramOperand
 from eqsat.codegen.select import KernelSelection, given_kernels, select_kernels
-from eqsat.codegen.whole_regions import ModelRegions, decide_pieces, keep_known_regions, searchable
+from eqsat.codegen.whole_regions import ModelRegions, decide_pieces, keep_known_regions, opaque_operators
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
 from eqsat.partition.onnx_nodes import has_subgraphs
@@ -183,7 +183,8 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
             found = select_kernels(
-                *searchable(model, saved, pieces),
+                model,
+                opaque_operators(model, pieces),
                 choices.host,
                 numerics=choices.numerics,
                 dims={name: replace(size, least=max(size.least, 1)) for name, size in choices.sizes.items()},

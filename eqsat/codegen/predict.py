@@ -17,14 +17,12 @@ from eqsat.codegen import c_types
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.kernels.shared.families import entry_name
-from eqsat.ops.operators import has
-from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, FamilyEntry, Target
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, Shape, TensorType, type_of_array
 from eqsat.targets.condition_names import bind_operands
-from eqsat.targets.families import TotalWork, family_entry, rates
+from eqsat.targets.families import TotalWork, evaluates_function, family_entry, rates
 from eqsat.targets.kernel_cost import counted_macs, priced, roofline
 
 _SMALL = 4096
@@ -94,8 +92,8 @@ def work(task: Task) -> TotalWork:
     shape = next(y.shape for y in task.outputs if y is not None)
     elements = math.prod(shape)
     steps = task.epilogue.steps
-    functions = elements * sum(has(step.operator, Trait.ELEMENTARY) for step in steps)
-    if has(task.operator, Trait.ELEMENTARY):
+    functions = elements * sum(evaluates_function(step.operator, step.dtype) for step in steps)
+    if evaluates_function(task.operator, task.epilogue.dtype):
         functions += elements
     operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
     results = [y for y in task.outputs if y is not None]

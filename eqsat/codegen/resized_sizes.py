@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.program import FINDING, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements, is_sizes
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
 from eqsat.schema.symbol import LARGEST
@@ -44,7 +44,7 @@ def resized_type(
         Unbounded: A size has no greatest value.
     """
     x, _, scales, sizes = (*operands, None, None, None)[:4]
-    known = type_of(x)
+    known = operand_type(x)
     if x is None or known is None:
         return declared
     says = sizes if sizes is not None and sizes.shape != (0,) else scales

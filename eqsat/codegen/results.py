@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import ProgramOperand, ProgramTensor
-from eqsat.codegen.shapes import Shapes, type_of
+from eqsat.codegen.shapes import Shapes, operand_type
 from eqsat.errors import ModelError
 from eqsat.model.inference.infer import MAX_VALUE, infer_body
 from eqsat.model.outputs import required_outputs
@@ -38,7 +38,7 @@ def result_places(
         return []
     arrays = [x if isinstance(x, np.ndarray) and x.size <= MAX_VALUE else None for x in given]
     try:
-        types = infer_body(body, [type_of(x) for x in given], arrays)
+        types = infer_body(body, [operand_type(x) for x in given], arrays)
     except ModelError:
         return []
     places: list[ProgramTensor | None] = []

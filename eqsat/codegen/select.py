@@ -13,7 +13,7 @@ kernels and layouts of a fixed graph in this way; here elementwise operators may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -63,7 +63,7 @@ class KernelSelection:
 
 def select_kernels(
     model: ir.Model,
-    whole: Container[OpKey],
+    opaque: Mapping[ir.Node, OpKey],
     host: Target,
     *,
     numerics: NumericsClass = "real",
@@ -74,7 +74,8 @@ def select_kernels(
 
     Args:
         model: As loaded; it is not changed.
-        whole: Functions of the model that stay whole (:mod:`eqsat.codegen.whole_regions`).
+        opaque: Nodes of the model that stay whole (:mod:`eqsat.codegen.whole_regions`), with the operators by which the
+            plan names them.
         host: The host whose composites are available.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
@@ -87,7 +88,7 @@ def select_kernels(
     options = SearchOptions(host=host, default_rules=False, numerics=numerics, time_limit=time_limit, dims=dims)
     options = replace(options, free_sizes=bool(dims))
     try:
-        loaded = prepare(model, options, whole)
+        loaded = prepare(model, options, opaque)
         if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):
             return None
         clock = Clock(time_limit)

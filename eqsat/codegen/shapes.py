@@ -123,12 +123,12 @@ def _inferred(
     """The types of an operator's results without what sizes in its operands say; None if they do not fit together."""
     values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
     try:
-        return infer_types(op, attrs, [type_of(x) for x in operands], values, count, place=place)
+        return infer_types(op, attrs, [operand_type(x) for x in operands], values, count, place=place)
     except ModelError:
         return None
 
 
-def type_of(operand: ProgramOperand | None) -> TensorType | None:
+def operand_type(operand: ProgramOperand | None) -> TensorType | None:
     """The type of an operand; free sizes are expressions of symbols."""
     if operand is None:
         return None

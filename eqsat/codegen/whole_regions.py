@@ -1,7 +1,7 @@
 """Decides which regions of a model stay whole on their way to C.
 
 A region stays whole if a backend or plain C executes it, and so does a single kernel if a target file gives its C call.
-The search for kernels and layouts sees these as opaque functions. All other regions are taken apart: their kernels and
+The search for kernels and layouts sees these as opaque operators. All other regions are taken apart: their kernels and
 layouts are chosen together with the host's.
 """
 
@@ -52,19 +52,40 @@ class UnplacedKernel:
 
 
 @dataclass(frozen=True)
+class LoneKernel:
+    """A kernel with a C call, outside of regions that stay whole.
+
+    Attributes:
+        target: Its target.
+        node: The kernel.
+        origin: The node of the model.
+    """
+
+    target: str
+    node: PlanNode
+    origin: ir.Node
+
+    def called(self, opaque: PlanNode) -> PlanNode:
+        """The kernel on the operands of the opaque operator that represents it."""
+        given = iter(opaque.inputs)
+        inputs = tuple(None if v is None else next(given) for v in self.node.inputs)
+        return replace(self.node, inputs=inputs, outputs=opaque.outputs)
+
+
+@dataclass(frozen=True)
 class ModelRegions:
     """The regions of a model, and what becomes of them.
 
     Attributes:
         regions: All of them, by the operator that calls them.
         whole: The regions that stay whole, with the backend that executes them, None for plain C.
-        alone: Kernels with a C call, each with its target, by the operator that represents it in the searched model.
+        alone: Kernels with a C call, by the opaque operator that represents each of them in a search.
         left: The kernels of regions that no backend receives.
     """
 
     regions: Mapping[OpKey, SavedFunction]
     whole: Mapping[OpKey, Backend | None]
-    alone: Mapping[OpKey, tuple[str, PlanNode]]
+    alone: Mapping[OpKey, LoneKernel]
     left: tuple[UnplacedKernel, ...] = ()
 
     @property
@@ -99,23 +120,25 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
         if node.call is not None:
             texts.setdefault(target, {})[region.name] = trusted_call(node.call, origin, target)
             given.append(RegionCallText(target, texts[target]))
-        backend = None
-        for candidate in given:
-            reason = _left(candidate, region, saved.main.plan, node)
-            if not reason:
-                backend = candidate
-                break
-            pairs = zip(kernels, region.scope.nodes, strict=True)
-            left += [UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason) for k, n in pairs]
+        reasons = [(candidate, _left(candidate, region, saved.main.plan, node)) for candidate in given]
+        backend = next((candidate for candidate, reason in reasons if not reason), None)
+        if backend is None:
+            # A kernel with a call of its own is called all the same.
+            apart = [(k, n) for k, n in _pairs(region.scope) if k.call is None]
+            left += [
+                UnplacedKernel(candidate, region.name, k.name or n.op_type, str(k.op), reason)
+                for candidate, reason in reasons
+                for k, n in apart
+            ]
         has_calls = any(kernel.call is not None for kernel in kernels)
         is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
             whole[node.op] = backend
-    alone: dict[OpKey, tuple[str, PlanNode]] = {}
+    alone: dict[OpKey, LoneKernel] = {}
     for node, origin, call in _called(saved, whole):
         target = saved.main.plan.targets[node.target]
         trusted_call(call, origin, target)
-        alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = target, node
+        alone[OpKey(composite_domain(target), f"{origin.op_type}__{len(alone)}")] = LoneKernel(target, node, origin)
     return ModelRegions(saved.regions, whole, alone, tuple(left))
 
 
@@ -133,34 +156,15 @@ def _left(backend: Backend, region: SavedFunction, plan: Plan, call: PlanNode) -
     return "" if backend.free_sizes else not_fixed(backend)
 
 
-def searchable(model: ir.Model, saved: SavedPlan, pieces: ModelRegions) -> tuple[ir.Model, frozenset[OpKey]]:
-    """The model to search, and the functions in it that stay whole: regions, kernels with a C call, and the regions
-    inside of control flow, because bodies are models of their own later.
+def opaque_operators(model: ir.Model, pieces: ModelRegions) -> dict[ir.Node, OpKey]:
+    """The nodes of a model that stay whole, with the operators that a search sees in their place.
 
-    Args:
-        model: The one that was read; it is not changed.
-        saved: The same as a plan.
-        pieces: What stays whole.
+    They are calls of regions and kernels with a C call. Regions inside of control flow stay as well, because bodies are
+    models of their own later.
     """
-    main = set(model.graph)
-    inside = (op_key(node) for node, _ in called_regions(model) if node not in main)
-    whole = frozenset((*pieces.whole, *pieces.alone, *(op for op in inside if op not in pieces.regions)))
-    if not pieces.alone:
-        return model, whole
-    copy = model.clone()
-    scopes = [(model.graph, copy.graph), *((f, copy.functions[i]) for i, f in model.functions.items())]
-    copies = {old: (new, inside) for one, inside in scopes for old, new in zip(one, inside, strict=True)}
-    for op, (_, origin, _) in zip(pieces.alone, _called(saved, pieces.whole), strict=True):
-        own = _alone(*copies[origin], op)
-        copy.functions[own.identifier()] = own
-    return copy, whole
-
-
-def restored(node: PlanNode, alone: PlanNode) -> PlanNode:
-    """The kernel that an opaque operator represents, on the operands of the call."""
-    given = iter(node.inputs)
-    inputs = tuple(None if v is None else next(given) for v in alone.inputs)
-    return replace(alone, inputs=inputs, outputs=node.outputs)
+    calls = {node: op_key(node) for node, _ in called_regions(model)}
+    stay = {node: op for node, op in calls.items() if op in pieces.whole or op not in pieces.regions}
+    return {**stay, **{kernel.origin: op for op, kernel in pieces.alone.items()}}
 
 
 def _pairs(scope: SavedScope) -> Iterator[tuple[PlanNode, ir.Node]]:
@@ -180,35 +184,6 @@ def _operators(kernels: tuple[PlanNode, ...]) -> Iterator[OpKey]:
     for kernel in kernels:
         yield kernel.op
         yield from () if kernel.body is None else (inner.op for inner in kernel.body.nodes)
-
-
-def _alone(node: ir.Node, scope: ir.Graph | ir.Function, op: OpKey) -> ir.Function:
-    """Turns a node into the call of a function that contains it."""
-    formal = [None if v is None or v.name == "" else _copy(v, f"operand_{i}") for i, v in enumerate(node.inputs)]
-    results = [_copy(value, f"result_{i}") for i, value in enumerate(node.outputs)]
-    inner = ir.Node(
-        node.domain,
-        node.op_type,
-        formal,
-        list(node.attributes.values()),
-        overload=node.overload,
-        outputs=results,
-        name=node.name,
-    )
-    present = [v for v in formal if v is not None]
-    graph = ir.Graph(present, results, nodes=[inner], opset_imports=dict(scope.opset_imports), name=op.name)
-    given = [v for v in node.inputs if v is not None and v.name != ""]
-    for i, value in enumerate(given):
-        node.replace_input_with(i, value)
-    node.resize_inputs(len(given))
-    node.domain, node.op_type, node.overload = op.domain, op.name, ""
-    node.attributes.clear()
-    scope.opset_imports.setdefault(op.domain, 1)
-    return ir.Function(op.domain, op.name, graph=graph, attributes=())
-
-
-def _copy(value: ir.Value, name: str) -> ir.Value:
-    return ir.Value(name=name, type=value.type, shape=value.shape)
 
 
 def keep_known_regions(program: Program, tally: Tally) -> None:

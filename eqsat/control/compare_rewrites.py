@@ -20,7 +20,7 @@ from eqsat.execute.difference import Difference, compare_values
 from eqsat.execute.inputs import complete_inputs
 from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.plan import Plan
-from eqsat.schema.chosen_sizes import samples, typical
+from eqsat.schema.chosen_sizes import samples, typical_sizes
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.stages.load import LoadedInput
 from eqsat.verify.oracle import Failed
@@ -129,7 +129,7 @@ class _Before:
         encoding = saturation.encoding
         outputs = tuple(encoding.number[value] for value in self.model.graph.outputs)
         nothing = Plan((), (), (), (), (), {}, {}, {})
-        return Programs(encoding, snapshot(saturation), nothing, outputs, typical(self.sizes))
+        return Programs(encoding, snapshot(saturation), nothing, outputs, typical_sizes(self.sizes))
 
     @property
     def work(self) -> int:

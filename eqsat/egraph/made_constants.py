@@ -26,7 +26,7 @@ from eqsat.ops.interval_arithmetic import (
     operator_bounds,
 )
 from eqsat.ops.properties import contracted_inputs, requires_finite, value_inputs
-from eqsat.ops.wide import SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
+from eqsat.ops.wide import SUMS, Wide, evaluate_wide, exactly, largest_finite, misfit, residue_of, smallest_normal
 from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -236,4 +236,4 @@ def _is_normal(result: np.ndarray | None, kind: TensorType | None) -> bool:
     if result is None or kind is None or kind.dtype not in FLOATS:
         return True
     size = np.abs(result)
-    return bool(((size >= smallest_normal(kind.dtype)) & (size <= largest(kind.dtype))).all())
+    return bool(((size >= smallest_normal(kind.dtype)) & (size <= largest_finite(kind.dtype))).all())

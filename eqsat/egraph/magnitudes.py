@@ -23,7 +23,7 @@ import onnx_ir as ir
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.language import Constructor
 from eqsat.ops.operators import operator
-from eqsat.ops.wide import largest
+from eqsat.ops.wide import largest_finite
 from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.types import CAST, OpKey, TensorType
 
@@ -124,7 +124,7 @@ def of_numbers(tables: Tables, numbers: Numbers) -> int | None:
 def of_type(kind: TensorType) -> Iterator[tuple[str, int]]:
     """The exponents that follow from a type, with the names of the functions in egglog."""
     if kind.dtype in FLOATS:
-        yield "ordinary", int(exponent(largest(kind.dtype)) * _ORDINARY)
+        yield "ordinary", int(exponent(largest_finite(kind.dtype)) * _ORDINARY)
         # Less than a quarter of the last place is rounded away, also below a power of two.
         yield "digits", ml_dtypes.finfo(kind.dtype.numpy()).nmant + 3
     elif kind.dtype == ir.DataType.BOOL:

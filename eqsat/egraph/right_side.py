@@ -15,7 +15,7 @@ from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.ops.properties import value_inputs
 from eqsat.rules.absent_operands import NEG, Remainder, remainder
-from eqsat.rules.ast import Build, Name, Number, Place, Rest, TemplateTerm, Tensor
+from eqsat.rules.ast import Build, Name, Number, Place, Rest, TemplateTerm, TensorTerm
 from eqsat.rules.ast import Sequence as Listed
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
@@ -34,7 +34,7 @@ class OperandOrigin:
 class ConstantStep:
     """A number or a computed constant; its id is one output column of the answer."""
 
-    template: Number | Tensor
+    template: Number | TensorTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class LayoutBuilder:
             said = attrs["num_outputs"]
             return said.value if isinstance(said, Number) and isinstance(said.value, int) else 0
         sizes = template.args[1] if len(template.args) > 1 else None
-        if isinstance(sizes, Tensor) and isinstance(sizes.value, Listed):
+        if isinstance(sizes, TensorTerm) and isinstance(sizes.value, Listed):
             return len(sizes.value.items)
         # The sizes, or the number, of a matched node: as many outputs as that has.
         sites = [s for s in self.query.sites if s.constructor.op == template.op]
@@ -241,7 +241,7 @@ class LayoutBuilder:
             if template.name in self.absent:
                 return None
             return OperandOrigin(variable=self.query.tensors[template.name])
-        if isinstance(template, Number | Tensor):
+        if isinstance(template, Number | TensorTerm):
             return OperandOrigin(step=self._step(template, ConstantStep(template)))
         assert isinstance(template, Build), f"{template} cannot stand here"
         return self._build(template)

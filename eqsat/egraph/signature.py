@@ -23,7 +23,7 @@ from eqsat.rules.ast import (
     Name,
     Rule,
     TemplateTerm,
-    Tensor,
+    TensorTerm,
     operands,
 )
 from eqsat.rules.constness import asked_constant
@@ -160,7 +160,7 @@ def const_names(condition: Condition) -> tuple[str, ...]:
 
 
 def template_expressions(template: TemplateTerm | None) -> Iterator[Expr]:
-    if isinstance(template, Tensor):
+    if isinstance(template, TensorTerm):
         yield template.value
         if template.dtype is not None:
             yield template.dtype

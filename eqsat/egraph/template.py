@@ -18,7 +18,7 @@ from eqsat.egraph.shape_operands import EXPAND, RESHAPE, shape_operand
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.rules.ast import Build, Expr, Number, Tensor
+from eqsat.rules.ast import Build, Expr, Number, TensorTerm
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, shape
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.opset import dtype_of, dtypes, find_schema
@@ -171,7 +171,7 @@ class Evaluation:
         """The element type of a literal operand: the schema's only one, or a neighbour's, first of the same kind."""
         step = self.layout.steps[constant]
         assert isinstance(step, ConstantStep)
-        if isinstance(step.template, Tensor) and step.template.dtype is not None:
+        if isinstance(step.template, TensorTerm) and step.template.dtype is not None:
             dtype = self._evaluate(step.template.dtype)
             assert isinstance(dtype, ir.DataType)
             return dtype
@@ -187,7 +187,7 @@ class Evaluation:
                 (t.dtype for t, f in zip(types, formals, strict=True) if t is not None and f.type_str == kind), None
             )
             allowed = dtypes(formals[index].types)
-            whole = isinstance(step.template, Tensor) or allowed <= _WHOLE
+            whole = isinstance(step.template, TensorTerm) or allowed <= _WHOLE
             if found is None and whole and ir.DataType.INT64 in allowed:
                 return ir.DataType.INT64
             # The exponent of Pow may have a type of its own, and is a number like its neighbour all the same.

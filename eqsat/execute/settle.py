@@ -23,7 +23,7 @@ from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.traits import Trait
-from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.schema.attributes import array_of, op_key, read_values, subgraphs, tensor_of, to_attrs
 from eqsat.schema.types import type_of
 
 ROUNDS = 1 << 14
@@ -134,7 +134,7 @@ class _Settling:
                     self._unknown.add(top)
                 continue
             node = top.producer()
-            missing = [] if node is None else [v for v in _reads(node) if v not in self._known]
+            missing = [] if node is None else [v for v in read_values(node) if v not in self._known]
             if node is None or any(v in self._unknown for v in missing) or node.graph is not self._graph:
                 self._unknown.add(top)
             elif missing:
@@ -144,13 +144,13 @@ class _Settling:
         return value in self._known
 
     def _compute_node(self, node: ir.Node) -> bool:
-        return all(self._value(v) for v in _reads(node)) and self._compute(node)
+        return all(self._value(v) for v in read_values(node)) and self._compute(node)
 
     def _compute(self, node: ir.Node) -> bool:
         """Computes a node whose operands are known, if that is cheap."""
         if self._left <= 0 or not _is_pure(node, self._context.functions):
             return False
-        read = sum(x.size for x in map(self._known.get, _reads(node)) if isinstance(x, np.ndarray))
+        read = sum(x.size for x in map(self._known.get, read_values(node)) if isinstance(x, np.ndarray))
         if read + sum(map(_stored, subgraphs(node))) > MOST_READ:
             return False
         rounds = min(ROUNDS, self._left)
@@ -229,12 +229,6 @@ class _Settling:
 
     def _free(self, name: str) -> str:
         return unused(name, self._taken)
-
-
-def _reads(node: ir.Node) -> list[ir.Value]:
-    """The values that a node reads, those that its subgraphs capture included."""
-    own = [v for v in node.inputs if v is not None and v.name != ""]
-    return [*own, *(v for graph in subgraphs(node) for v in captured_values(graph))]
 
 
 def _is_pure(node: ir.Node, functions: Mapping[Any, Any]) -> bool:

@@ -20,7 +20,7 @@ from eqsat.ops.constant_bounds import UNKNOWN, ConstantBounds
 from eqsat.ops.operators import has, operator
 from eqsat.ops.scales import Wide
 from eqsat.ops.traits import Trait
-from eqsat.ops.wide import largest, peak_of, smallest_normal
+from eqsat.ops.wide import largest_finite, peak_of, smallest_normal
 from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -96,8 +96,8 @@ def misfit_of_bounds(bounds: ConstantBounds, dtype: ir.DataType, *, contracted: 
     name = dtype_name(dtype)
     if bounds == UNKNOWN:
         return f"the range of a folded {name} constant is not known"
-    if not bounds.most <= largest(dtype):
-        return f"up to {bounds.most:.5g} is beyond the largest {name}, {largest(dtype):.5g}"
+    if not bounds.most <= largest_finite(dtype):
+        return f"up to {bounds.most:.5g} is beyond the largest {name}, {largest_finite(dtype):.5g}"
     tiny = smallest_normal(dtype)
     if bounds.floor >= tiny or (contracted and bounds.peak >= tiny):
         return ""

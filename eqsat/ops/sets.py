@@ -1,7 +1,8 @@
 """Named sets of operators, which rules and target files may name in the place of a list.
 
-A set holds the operators of ONNX's own domain, at the pinned opset, that declare a trait. So a new operator is in the
-sets of its traits without a change to any other file.
+A set holds the operators of one domain, at the pinned opset, that declare a trait. So a new operator is in the sets of
+its traits without a change to any other file. All operators of a set must accept the operands and attributes that a
+rule gives, which is why ONNX's own operators are apart from those of ``com.microsoft``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from eqsat.ops.operators import standard
+from eqsat.ops.operators import declared
 from eqsat.ops.traits import Trait
-from eqsat.schema.opset import find_schema
+from eqsat.schema.opset import MICROSOFT, find_schema
 from eqsat.schema.types import OpKey
 
 
@@ -40,13 +41,18 @@ _SETS = {
     "views": (Trait.FORWARDS, "return their operand, without a copy"),
     "random": (Trait.RANDOM, "draw random numbers"),
 }
+_OF_MICROSOFT = {"elementwise": (Trait.ELEMENTWISE, "the elementwise operators of ONNX Runtime's own domain")}
 
 
 @cache
 def operator_sets() -> dict[str, OperatorSet]:
-    """All sets by name. Do not modify the result."""
-    known = [o for o in standard() if find_schema(o.op) is not None]
-    return {
-        name: OperatorSet(name, doc, tuple(o.op for o in known if trait in o.traits))
-        for name, (trait, doc) in _SETS.items()
-    }
+    """All sets by name, those of ``com.microsoft`` with the domain before it. Do not modify the result."""
+    named = [("", *entry) for entry in _SETS.items()] + [(MICROSOFT, *entry) for entry in _OF_MICROSOFT.items()]
+    known = [o for o in declared() if find_schema(o.op) is not None]
+    found = (
+        OperatorSet(
+            str(OpKey(domain, name)), doc, tuple(o.op for o in known if o.op.domain == domain and trait in o.traits)
+        )
+        for domain, name, (trait, doc) in named
+    )
+    return {entry.name: entry for entry in found}

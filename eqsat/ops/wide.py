@@ -31,7 +31,7 @@ from eqsat.schema.dtypes import FLOATS, dtype_name
 from eqsat.schema.types import CAST, CAST_LIKE, Attrs, OpKey, TensorType
 
 
-def largest(dtype: ir.DataType) -> float:
+def largest_finite(dtype: ir.DataType) -> float:
     """The largest finite number of a floating-point type."""
     return float(ml_dtypes.finfo(dtype.numpy()).max)
 
@@ -207,9 +207,9 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
     name = dtype_name(dtype)
     if not finite.all():
         value = constant.values[~finite].flat[0]
-        return (
-            f"{_show(value)} is beyond the largest {name}, {largest(dtype):.5g}" if value == value else "not a number"
-        )
+        if np.isnan(value):
+            return "not a number"
+        return f"{_show(value)} is beyond the largest {name}, {largest_finite(dtype):.5g}"
     if constant.lost:
         return constant.lost
     tiny = smallest_normal(dtype)

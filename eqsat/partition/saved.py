@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,6 +15,7 @@ from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.written_definitions import with_definitions
 from eqsat.partition.calls import all_nodes
+from eqsat.partition.opaque_calls import hide_operators
 from eqsat.partition.plan import PlanNode
 from eqsat.partition.read_plan import read_plan, region_target
 from eqsat.schema.metadata import CALL, PARTS_DOMAIN, PREFIX, RANGES, TARGET, is_own_domain
@@ -110,7 +111,7 @@ def _inline(model: ir.Model, goes: Callable[[ir.Function], bool]) -> None:
     unshadow(model.graph)
 
 
-def inline(model: ir.Model, *, operators: bool = True, whole: Container[OpKey] = ()) -> ir.Model:
+def inline(model: ir.Model, *, operators: bool = True, opaque: Mapping[ir.Node, OpKey] | None = None) -> ir.Model:
     """The model in plain ONNX: without regions, composites and functions of eqsat, and without its metadata.
 
     Other functions of the model stay. Tensors are shared, the given model is not changed.
@@ -119,13 +120,16 @@ def inline(model: ir.Model, *, operators: bool = True, whole: Container[OpKey] =
         model: Partitioned or not.
         operators: Whether the operators that eqsat defines are removed as well. Annotations are then lost, so set this
             to False for a model that will be optimized again.
-        whole: Regions and composites that stay all the same.
+        opaque: Nodes of the model that become, or stay, calls of functions, with the names of these functions.
     """
     if operators:
         result = with_definitions(model)
         result = model.clone() if result is model else result
     else:
         result = model.clone()
+    if opaque:
+        hide_operators(result, model, opaque)
+    whole = frozenset((opaque or {}).values())
 
     def goes(function: ir.Function) -> bool:
         is_ours = is_own_domain(function.domain) if operators else _is_piece(function)

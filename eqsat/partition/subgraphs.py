@@ -8,7 +8,7 @@ nor shadowing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -17,7 +17,6 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.model.shadowing import defined_values, rename_defined
 from eqsat.partition.plan import Plan, PlanNode
-from eqsat.schema.attributes import subgraphs
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr
 
 
@@ -33,7 +32,7 @@ def operands(node: PlanNode) -> tuple[int | None, ...]:
     return node.inputs[: len(node.inputs) - captured] if captured else node.inputs
 
 
-def captured_values(plan: Plan, node: PlanNode) -> dict[str, int]:
+def captured_ids(plan: Plan, node: PlanNode) -> dict[str, int]:
     """For each captured name in the node's subgraphs, the id of the value that now holds it.
 
     Raises:
@@ -72,7 +71,7 @@ def with_bodies(plan: Plan, bodies: Mapping[ir.Graph, ir.Graph]) -> Plan:
 
 def reads(plan: Plan, node: PlanNode) -> tuple[int, ...]:
     """Distinct values that a node reads, captured ones included, in order."""
-    ids = (*operands(node), *captured_values(plan, node).values())
+    ids = (*operands(node), *captured_ids(plan, node).values())
     return tuple(dict.fromkeys(v for v in ids if v is not None))
 
 
@@ -86,16 +85,9 @@ def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: Abstrac
     """
     copy = graph.clone(allow_outer_scope_values=True)
     known = set(defined_values(copy))
-    for node in _all_nodes(copy):
+    for node in copy.all_nodes():
         for i, value in enumerate(node.inputs):
             if value is not None and value not in known:
                 node.replace_input_with(i, captured[value.name or ""])
     rename_defined(copy, outer)
     return copy
-
-
-def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
-    for node in graph:
-        yield node
-        for body in subgraphs(node):
-            yield from _all_nodes(body)

@@ -36,7 +36,7 @@ from eqsat.partition.onnx_nodes import (
     set_type,
 )
 from eqsat.partition.plan import Plan, PlanNode, PlanRegion
-from eqsat.partition.subgraphs import captured_values, operands, reads
+from eqsat.partition.subgraphs import captured_ids, operands, reads
 from eqsat.partition.value_names import output_name, value_names
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
@@ -314,7 +314,7 @@ class _Writer:
                 metadata[NODES] = json.dumps(node.inner, ensure_ascii=False)
         else:
             op = node.op
-            captured = {name: scope[vid] for name, vid in captured_values(self.plan, node).items()}
+            captured = {name: scope[vid] for name, vid in captured_ids(self.plan, node).items()}
             attributes = make_attributes(op, node.attrs, captured, self.outer_names)
         if node.call is not None:
             metadata[CALL] = node.call

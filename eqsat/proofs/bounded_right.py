@@ -50,7 +50,7 @@ class Right:
             if found is None:
                 raise NoAnswer
             array = term_arrays.terms(found.array)
-            if isinstance(template, ast.Number | ast.Tensor):
+            if isinstance(template, ast.Number | ast.TensorTerm):
                 array = np.broadcast_to(array, want.array.shape)
             elif found.type != want.type:
                 raise NoAnswer
@@ -71,7 +71,7 @@ class Right:
                 return None if name in self.left.clause.absent else self.state.names[name]
             case ast.Number():
                 return self._constant(template.value, dtype)
-            case ast.Tensor():
+            case ast.TensorTerm():
                 given = dtype if template.dtype is None else self._evaluated(template.dtype)
                 if not isinstance(given, ir.DataType):
                     raise NoAnswer
@@ -125,7 +125,7 @@ class Right:
     def _operands(self, op: OpKey, template: ast.Build, dtype: ir.DataType) -> list[TermTensor | None]:
         shaping = choices.SHAPING.get(op.name, ()) if not op.domain else ()
         found: list[TermTensor | None] = [None] * len(template.args)
-        literal = (ast.Number, ast.Tensor)
+        literal = (ast.Number, ast.TensorTerm)
         for late in (False, True):
             for i, arg in enumerate(template.args):
                 if isinstance(arg, ast.Rest):

@@ -191,7 +191,7 @@ class EveryRank(OperatorsOfEveryRank):
             case ast.Number():
                 term = number(template.value)
                 return Denotation(SCALAR, lambda _: term, True)
-            case ast.Tensor():
+            case ast.TensorTerm():
                 return self._literal(template)
             case ast.Build():
                 return self._build(template)
@@ -216,7 +216,7 @@ class EveryRank(OperatorsOfEveryRank):
             attributes |= {k: v for k, v in node.items() if schema is None or k in schema.attributes}
         for name, expr in template.attrs:
             attributes[name] = self.value(expr)
-        if not op.domain and op.name in ("Reshape", "Expand") and isinstance(template.args[1], ast.Tensor):
+        if not op.domain and op.name in ("Reshape", "Expand") and isinstance(template.args[1], ast.TensorTerm):
             name = conditions.member(template.args[1].value, "shape")
             if name in self.tensors and operands[0] is not None:
                 found = self._shaped(op.name, operands[0], self.tensors[name].shape)
@@ -239,7 +239,7 @@ class EveryRank(OperatorsOfEveryRank):
             return Denotation(shape, lambda p: x.element(shapes.view(x.shape, shape, p)), x.single)
         return Denotation(shape, lambda p: x.element(shapes.fit(x.shape, p)), False)
 
-    def _literal(self, template: ast.Tensor) -> Denotation:
+    def _literal(self, template: ast.TensorTerm) -> Denotation:
         value: Any = None
         try:
             facts = {n: TensorFacts(TensorType(dtype, None)) for n, dtype in self.dtypes.items()}

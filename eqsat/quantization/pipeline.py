@@ -32,7 +32,7 @@ from eqsat.quantization.share import kernel_macs
 from eqsat.quantization.within_budget import WithinBudget
 from eqsat.report.provenance import provenance
 from eqsat.result import Result
-from eqsat.schema.chosen_sizes import typical
+from eqsat.schema.chosen_sizes import typical_sizes
 from eqsat.schema.declared_operators import declared
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.search import Search
@@ -148,7 +148,7 @@ def _noise(start: _Prepared, scheme: Scheme, progress: _Progress | None) -> Nois
     """The effect of each rounding, on as many samples as the size of the model allows."""
     limit = start.options.noise_samples
     if limit is None:
-        at, plan = typical(start.sizes), start.floats.plan
+        at, plan = typical_sizes(start.sizes), start.floats.plan
         work = sum(kernel_macs(plan, node, at) for node in plan.nodes)
         limit = max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
     return measure_noise(start.model, scheme, start.data, limit=limit, progress=progress)

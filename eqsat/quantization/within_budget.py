@@ -38,7 +38,7 @@ from eqsat.quantization.share import integer_share, is_conversion, is_integer
 from eqsat.quantization.sweep import LimitedProgram, sweep
 from eqsat.report import quantized as report
 from eqsat.result import Result
-from eqsat.schema.chosen_sizes import typical
+from eqsat.schema.chosen_sizes import typical_sizes
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.search import Search
 from eqsat.stages.event import Event
@@ -183,7 +183,7 @@ class WithinBudget:
         actual: dict[str, float],
         floats: tuple[report.FloatRow, ...],
     ) -> QuantizationResult:
-        share = integer_share(found.plan, typical(self.sizes))
+        share = integer_share(found.plan, typical_sizes(self.sizes))
         predicted = self.noise.predict(rounded)
         chosen = set(rounded)
         described = report.Quantization(

@@ -29,7 +29,7 @@ from eqsat.rules.ast import Target
 from eqsat.rules.expand import operators as operators_of
 from eqsat.rules.listing import short_place
 from eqsat.schema.body import Body
-from eqsat.schema.chosen_sizes import typical
+from eqsat.schema.chosen_sizes import typical_sizes
 from eqsat.stages.assemble import ExtractedProgram
 from eqsat.stages.load import LoadedInput
 from eqsat.stages.price import PricedGraph
@@ -87,7 +87,7 @@ def collect(
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(run.notes),
         trust=trust_in(origins, (*loaded.every_rule, *loaded.claims)),
-        memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
+        memory=memory_of_plan(plan, pieces, typical_sizes(loaded.sizes)),
         graphs=(comparison,),
     )
 

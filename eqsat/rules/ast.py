@@ -242,7 +242,7 @@ class Build(Node):
         return without_places(replace(self, output=0))
 
 
-class Tensor(Node):
+class TensorTerm(Node):
     """A constant computed from an expression: ``split=[2, u.shape[-1]]`` for a named input, or ``tensor(expr, dtype)``.
 
     ``dtype`` None means: int64 for integers in an operand whose schema is int64, else the neighbours' type.
@@ -255,7 +255,7 @@ class Tensor(Node):
 
 Literal = Number | String | Truth
 Pattern = Name | Optional | Wildcard | Number | Rest | Match | Alternatives
-TemplateTerm = Name | Number | Rest | Build | Tensor
+TemplateTerm = Name | Number | Rest | Build | TensorTerm
 Term = (
     Literal | Pattern | TemplateTerm | Spread | Parentheses | Keyword | AttrBind | Bind | Apply | Index | Slice | Member
     | Unary | Binary | Compare | Conditional | Sequence | Comprehension

@@ -281,7 +281,7 @@ class TemplateBuilder:
         expr = self.expressions.operand(term, frame)
         if isinstance(expr, ast.Number):
             return replace(expr, place=term.place)
-        return ast.Tensor(expr, None, term.place)
+        return ast.TensorTerm(expr, None, term.place)
 
     def _tensor(self, term: ast.Apply, frame: Frame) -> ast.TemplateTerm:
         """``tensor(value, dtype)``."""
@@ -289,12 +289,12 @@ class TemplateBuilder:
             raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")
         value = self.expressions.operand(term.args[0], frame)
         if len(term.args) == 1:
-            return ast.Tensor(value, None, term.place)
+            return ast.TensorTerm(value, None, term.place)
         dtype, kind = self.expressions.typed(term.args[1], frame)
         self.expressions.expect(kind, ("type", "number"), term.args[1])
         if kind != "type":
             dtype = ast.Apply(ast.Name("element_type", dtype.place), (dtype,), dtype.place)
-        return ast.Tensor(value, dtype, term.place)
+        return ast.TensorTerm(value, dtype, term.place)
 
     def _sized(self, template: ast.Build) -> ast.Build:
         """Counts operators, shared ones as often as they occur, because later stages walk trees."""

@@ -100,7 +100,7 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
         return OperatorChoice(operators(term.name, term.place, context, frame))
     name = dotted_name(term)
     if name is not None:
-        return OperatorChoice((operator(name, term.place, context, frame),))
+        return OperatorChoice(operators(name, term.place, context, frame))
     if isinstance(term, ast.Apply) and isinstance(term.callee, ast.Name) and term.callee.name == "maybe":
         if len(term.args) != 1:
             raise context.error(term.place, "one operator is required in maybe(...)", actual=str(len(term.args)))
@@ -178,11 +178,8 @@ def operator(name: str, place: Place, context: Context, frame: Frame | None = No
 
 def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> EqsatError:
     macros = list(frame.names()) if frame is not None else []
-    hint = (
-        did_you_mean(name, [n for n in (*macros, *FUNCTIONS, *operator_sets(), "tensor") if n[:1].islower()])
-        if name[:1].islower()
-        else ""
-    )
+    words = [n for n in (*macros, *FUNCTIONS, *operator_sets(), "tensor") if n[:1].islower() and "." not in n]
+    hint = did_you_mean(name, words) if name[:1].islower() else ""
     if name in FACTS:
         hint = f"write a fact of a tensor after a dot: `x.{name}`"
     usual = operator_hint(name)

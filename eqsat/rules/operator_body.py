@@ -116,7 +116,7 @@ class _Writer:
         tensors = {i: self.value(a) for i, a in enumerate(template.args) if isinstance(a, ast.Name | ast.Build)}
         operands: list[_Value | None] = []
         for i, arg in enumerate(template.args):
-            if isinstance(arg, ast.Number | ast.Tensor):
+            if isinstance(arg, ast.Number | ast.TensorTerm):
                 operands.append(self._constant(arg, found, i, tensors))
             else:
                 operands.append(tensors.get(i))
@@ -142,7 +142,7 @@ class _Writer:
             return sum(not p.optional and not p.variadic for p in found.outputs)
         parts = dict(attrs).get("num_outputs")
         sizes = template.args[1] if len(template.args) > 1 else None
-        if isinstance(sizes, ast.Tensor):
+        if isinstance(sizes, ast.TensorTerm):
             parts = len(np.atleast_1d(self._evaluate(sizes.value)))
         if not isinstance(parts, int):
             raise _error(template.place, "a Split into a known number of parts is required")
@@ -158,11 +158,11 @@ class _Writer:
             raise _error(expr.place, "expressions that have a value are required", f"{error} ({shown})") from None
 
     def _constant(
-        self, arg: ast.Number | ast.Tensor, found: Signature, position: int, tensors: Mapping[int, _Value]
+        self, arg: ast.Number | ast.TensorTerm, found: Signature, position: int, tensors: Mapping[int, _Value]
     ) -> _Value:
         parameter = found.parameter(position)
         value = arg.value if isinstance(arg, ast.Number) else self._evaluate(arg.value)
-        stated = arg.dtype if isinstance(arg, ast.Tensor) else None
+        stated = arg.dtype if isinstance(arg, ast.TensorTerm) else None
         if stated is not None:
             return self._stored(value, self._evaluate(stated), arg.place)
         only = _only(parameter)
@@ -172,7 +172,7 @@ class _Writer:
         neighbours = (i for i in tensors if not standard or found.parameter(i).type_name == parameter.type_name)
         like = next((tensors[i] for i in neighbours), None)
         if like is None:
-            if isinstance(arg, ast.Tensor) and opset.type_name(ir.DataType.INT64) in parameter.types:
+            if isinstance(arg, ast.TensorTerm) and opset.type_name(ir.DataType.INT64) in parameter.types:
                 return self._stored(value, ir.DataType.INT64, arg.place)
             requirement = "a number whose element type no other operand determines must state it"
             raise _error(arg.place, requirement, hint="write `tensor(value, float32)`")

@@ -241,7 +241,7 @@ class _Checker:
                 return None if template.name in self.clause.absent else self._named(template.name, template.place)
             case ast.Number():
                 return _Type(_NUMBERS, template.place)
-            case ast.Tensor():
+            case ast.TensorTerm():
                 dtype = template.dtype
                 if isinstance(dtype, ast.Name) and dtype.name in DTYPES:
                     return _Type(frozenset((_TENSOR_OF[dtype.name],)), template.place)

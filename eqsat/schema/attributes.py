@@ -178,6 +178,12 @@ def captured_values(graph: ir.Graph) -> tuple[ir.Value, ...]:
     return tuple(found)
 
 
+def read_values(node: ir.Node) -> list[ir.Value]:
+    """The values that a node reads, those that its subgraphs capture included."""
+    own = [v for v in node.inputs if v is not None and v.name != ""]
+    return [*own, *(v for graph in subgraphs(node) for v in captured_values(graph))]
+
+
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
     """The graphs among a node's attributes, in order of the attributes' names."""
     for name in sorted(node.attributes):

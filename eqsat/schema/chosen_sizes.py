@@ -29,7 +29,7 @@ _RADII = (8, 1 << 6, 1 << 9, 1 << 12)
 """Largest distance from the wanted values that is tried; near values of all symbols come before far values of one."""
 
 
-def typical(sizes: FreeSizes) -> dict[str, int]:
+def typical_sizes(sizes: FreeSizes) -> dict[str, int]:
     """The typical value of each symbol."""
     return {name: size.typical for name, size in sizes.items()}
 
@@ -56,7 +56,7 @@ def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:
     seen: list[dict[str, int]] = []
     least = {name: size.least for name, size in sizes.items()}
     several = [
-        typical(sizes),
+        typical_sizes(sizes),
         {name: size.nearest(PRIMES[i % len(PRIMES)]) for i, (name, size) in enumerate(sizes.items())},
         least,
         {name: size.nearest(16 * (i + 2)) for i, (name, size) in enumerate(sizes.items())},

@@ -55,6 +55,13 @@ def dtype_name(dtype: ir.DataType) -> str:
 
 
 @cache
+def integer_limits(dtype: ir.DataType) -> tuple[int, int]:
+    """Least and greatest value of a type of integers."""
+    width = dtype.bitwidth
+    return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if dtype.is_signed() else (0, (1 << width) - 1)
+
+
+@cache
 def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
     """Least and greatest finite value.
 
@@ -64,8 +71,7 @@ def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
     if dtype == ir.DataType.BOOL:
         return 0, 1
     if dtype.is_integer():
-        width = dtype.bitwidth
-        return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if dtype.is_signed() else (0, 2**width - 1)
+        return integer_limits(dtype)
     if not dtype.is_floating_point():
         raise ValueError(f"{dtype_name(dtype)} has no lowest and highest value")
     info = ml_dtypes.finfo(dtype.numpy())

@@ -12,7 +12,7 @@ from eqsat.model.shadowing import defined_names
 from eqsat.model.unused_names import unused
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
-from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.schema.attributes import array_of, op_key, subgraphs, tensor_of, to_attrs
 
 
 class Editor:
@@ -97,12 +97,6 @@ def _defined(nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:
             yield from body.inputs
             yield from tuple(body.initializers.values())  # the caller may rename them
             yield from _defined(body)
-
-
-def reads(node: ir.Node) -> list[ir.Value]:
-    """The values that a node reads, those that its bodies capture included."""
-    own = [v for v in node.inputs if v is not None]
-    return [*own, *(v for body in subgraphs(node) for v in captured_values(body))]
 
 
 def is_read(value: ir.Value) -> bool:

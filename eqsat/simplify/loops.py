@@ -7,8 +7,8 @@ import onnx_ir as ir
 from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.traits import Trait
-from eqsat.schema.attributes import op_key, subgraphs, to_attrs
-from eqsat.simplify.edit import Editor, constant_of, is_read, number_of, reads, rebuilt, through_identities
+from eqsat.schema.attributes import op_key, read_values, subgraphs, to_attrs
+from eqsat.simplify.edit import Editor, constant_of, is_read, number_of, rebuilt, through_identities
 
 
 def first_carried(node: ir.Node) -> tuple[int, int, int]:
@@ -62,7 +62,7 @@ def move_invariants(node: ir.Node, editor: Editor) -> bool:
     moved = []
     for inner in list(body):
         own = [v for v in inner.inputs if v is not None]
-        if any(v in inside for v in reads(inner)) or any(True for _ in subgraphs(inner)):
+        if any(v in inside for v in read_values(inner)) or any(True for _ in subgraphs(inner)):
             continue
         if not is_deterministic(op_key(inner), to_attrs(inner), training=len(inner.inputs) > 2):
             continue
@@ -175,7 +175,7 @@ def _live(node: ir.Node, body: ir.Graph, count: int, fixed: set[int]) -> set[int
             waiting.append(body.outputs[made + k])
         producer = value.producer()
         if producer is not None and producer.graph is body:
-            waiting += reads(producer)
+            waiting += read_values(producer)
     return live
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -108,18 +108,20 @@ def load(source: GivenModel, options: SearchOptions) -> LoadedInput:
     return _loaded(lambda: load_model(source, dims=bound, values=options.values), options)
 
 
-def prepare(model: ir.Model, options: SearchOptions, whole: Container[OpKey] = ()) -> LoadedInput:
+def prepare(model: ir.Model, options: SearchOptions, opaque: Mapping[ir.Node, OpKey] | None = None) -> LoadedInput:
     """The same for a model that is loaded already, or was written by eqsat.
 
     Args:
         model: The model with the sizes of its symbolic dimensions; it is not changed.
         options: Options of the search.
-        whole: Regions and composites of the model that stay functions, which the search does not look into.
+        opaque: Nodes of the model that the search does not look into, with the operators that it sees in their place.
     """
-    return _loaded(lambda: model, options, whole)
+    return _loaded(lambda: model, options, opaque)
 
 
-def _loaded(source: Callable[[], ir.Model], options: SearchOptions, whole: Container[OpKey] = ()) -> LoadedInput:
+def _loaded(
+    source: Callable[[], ir.Model], options: SearchOptions, opaque: Mapping[ir.Node, OpKey] | None = None
+) -> LoadedInput:
     _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
@@ -142,8 +144,8 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions, whole: Conta
     notes += _unchecked(options.rules)
     with declared(known):
         model = source()
-        if is_partitioned(model) or targets_of(model.metadata_props):
-            model = load_model(inline(model, operators=False, whole=whole))
+        if opaque or is_partitioned(model) or targets_of(model.metadata_props):
+            model = load_model(inline(model, operators=False, opaque=opaque))
         given = settled(model)
         placing, rewriting = split(rules)
         oldest, newer = within_opset(given, options.opset)

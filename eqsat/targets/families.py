@@ -12,10 +12,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import onnx_ir as ir
+
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.rules.ast import FamilyEntry, Target
 from eqsat.rules.evaluation import holds
 from eqsat.schema.dtypes import dtype_name
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import OpKey, TensorType
+
+_QUOTIENTS = frozenset({OpKey("", "Div"), OpKey("", "Mod")})
+_WIDE = frozenset({ir.DataType.INT64, ir.DataType.UINT64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class TotalWork:
         macs: Multiply-accumulates, including elementwise operators after its anchor.
         bytes: Bytes of the tensors that cross its border, each as often as it is an operand; repeated elements count
             once.
-        functions: Elementary functions evaluated.
+        functions: Elementary functions evaluated, see :func:`evaluates_function`.
         scattered: Bytes of operands that neighbours of the result read from different cache lines.
     """
 
@@ -34,6 +41,13 @@ class TotalWork:
     bytes: float
     functions: float = 0
     scattered: float = 0
+
+
+def evaluates_function(op: OpKey, dtype: ir.DataType | None) -> bool:
+    """Whether an operator evaluates an elementary function for each element of its result, or a quotient of integers
+    of 64 bits, for which there are no vectors either.
+    """
+    return has(op, Trait.ELEMENTARY) or (op in _QUOTIENTS and dtype in _WIDE)
 
 
 def family_entry(target: Target, name: str, env: Mapping[str, object]) -> FamilyEntry | None:

@@ -18,16 +18,14 @@ import numpy as np
 from eqsat.errors import ModelError, OptimizationError, TargetError
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
-from eqsat.ops.operators import has
 from eqsat.ops.own_operators import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
-from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType, TensorTypes
 from eqsat.targets.condition_names import ABSENT, bind_operands
-from eqsat.targets.families import family_entry, rates
+from eqsat.targets.families import evaluates_function, family_entry, rates
 from eqsat.targets.refusal import refusal
 from eqsat.targets.tensor_bytes import UNKNOWN_ELEMENTS, size_in_bytes, static
 from eqsat.targets.work import Work, read_of, work_of
@@ -299,7 +297,7 @@ class CostModel:
             work = counted_macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
-            if has(node.op, Trait.ELEMENTARY) and made[0] is not None:
+            if made[0] is not None and evaluates_function(node.op, made[0].dtype):
                 functions += made[0].elements or 0
         layouts = {node.op for node in body.nodes} & {CHANNELS_FIRST.op, CHANNELS_LAST.op}
         return anchor, functions, len(layouts) == 1

@@ -27,7 +27,7 @@ import numpy as np
 from eqsat.ops.evaluate import TensorValue
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.ops.wide import largest, smallest_normal
+from eqsat.ops.wide import largest_finite, smallest_normal
 from eqsat.schema.dtypes import FLOATS
 from eqsat.schema.opset import find_schema, input_names
 from eqsat.schema.types import OpKey, TensorType
@@ -194,7 +194,7 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
     types = [k.dtype for k in (kind, other) if k is not None and k.dtype in FLOATS]
     least = np.abs(scale[scale != 0]).min(initial=np.inf)
     with np.errstate(all="ignore"):
-        return any(bool((np.abs(x) / least > largest(t)).any()) for t in types)
+        return any(bool((np.abs(x) / least > largest_finite(t)).any()) for t in types)
 
 
 def _scales(op: OpKey, operands: Sequence[_Typed]) -> list[tuple[TensorType | None, np.ndarray]]:
@@ -239,7 +239,7 @@ def _is_outside(kind: TensorType | None, value: TensorValue, *, infinite: bool =
     size, finite = np.abs(array), np.isfinite(array)
     if infinite and not finite.all():
         return True
-    beyond = (size > largest(kind.dtype)) & finite
+    beyond = (size > largest_finite(kind.dtype)) & finite
     return bool((beyond | ((size > 0) & (size < smallest_normal(kind.dtype)))).any())
 
 

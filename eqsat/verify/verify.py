@@ -23,7 +23,7 @@ from eqsat.ops.evaluate import TensorValue
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.chosen_sizes import equated, samples, smallest_unlike, typical
+from eqsat.schema.chosen_sizes import equated, samples, smallest_unlike, typical_sizes
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.verify import judge_values
 from eqsat.verify.blame import error_of
@@ -106,7 +106,7 @@ class Verifier:
             VerificationError: The result computes something else than the input.
         """
         numbers = tuple(self.encoding.number[v] for v in self.outputs)
-        programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers, typical(self.sizes))
+        programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers, typical_sizes(self.sizes))
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
         exact = frozenset(rule for rule, kind in self.applied.items() if kind == "exact")
         self.oracle = FallbackOracle()

@@ -16,11 +16,13 @@ import eqsat
 from eqsat import op
 from eqsat.backends import Backend, Code, Kernel, Run, Writer
 from eqsat.backends.backend import Prepared
+from eqsat.backends.coverage import Coverage
 from eqsat.backends.region import RegionOperand
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import BackendError
+from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.saved import inline
 from tests.backends.units import TARGET, Units
 
@@ -289,3 +291,26 @@ def test_a_backend_for_python_alone_leaves_c_portable(result: eqsat.Result, inpu
 
     agree(result.run(inputs, backend="c", backends=[Arrays()]), reference(result.model, inputs))
     agree(result.run(inputs, backends=[Arrays()]), reference(result.model, inputs))
+
+
+def test_a_kernel_with_a_call_is_not_counted_as_left_to_portable_c(tmp_path: Path) -> None:
+    """Where the backend writes no C, the calls of the target's file are made, and each kernel counts once."""
+
+    class Arrays(Backend):
+        target = "units"
+
+        def prepare(self, run: Run) -> Prepared:
+            return Units().prepare(run)
+
+    text = TARGET.format(name="units", operators="Add") + '        call "units_dense({x}, {w}, {b}, {s})"\n'
+    (tmp_path / "units.target").write_text(text, "utf-8")
+    x, w = eqsat.input("x", (4, 8)), np.ones((8, 8), np.float32)
+    dense = op.MatMul(x, w) + np.ones(8, np.float32)
+    result = eqsat.optimize(eqsat.graph(dense + x), targets=[tmp_path / "units.target"], default_rules=False)
+    (region,) = result.regions
+    coverage: dict[str, Coverage] = {}
+    inputs = complete_inputs(result.model)
+    agree(result.run(inputs, backend="c", backends=[Arrays()], coverage=coverage), reference(result.model, inputs))
+    assert sorted(region.nodes) == ["Add", "units.dense"]
+    assert (coverage["units"].total, coverage["units"].called) == (2, 1)
+    assert [operator for _, operator, _ in coverage["units"].refused] == ["Add"]

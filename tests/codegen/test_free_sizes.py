@@ -127,6 +127,11 @@ CASES = {
     "{t = ConvTranspose<pads=[1,1,1,1],strides=[2,2],output_padding=[1,1]>(x, w) y = Relu(t)}",
     "transposed convolution of free sides": f"(float[1,12,s,b] x) => (float[1,20,p,q] y) "
     f"<{weights('w', 12, 20, 3, 3)}> {{y = ConvTranspose<pads=[1,1,1,1],strides=[2,2]>(x, w)}}",
+    "deformable convolution": f"(float[b,5,6,s] x, float[b,18,6,s] o, float[b,9,6,s] m) => (float[b,20,6,s] y) "
+    f"<{weights('w', 20, 5, 3, 3)}, {weights('c', 20)}> "
+    "{t = DeformConv<kernel_shape=[3,3],pads=[1,1,1,1]>(x, w, o, c, m) y = Relu(t)}",
+    "deformable convolution of free sides": f"(float[1,5,s,b] x, float[1,18,s,b] o) => (float[1,20,s,b] y) "
+    f"<{weights('w', 20, 5, 3, 3)}> {{y = DeformConv<kernel_shape=[3,3],pads=[1,1,1,1]>(x, w, o)}}",
     "max pool": "(float[b,16,s,9] x) => (float[b,16,p,5] y) "
     "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(x)}",
     "average pool": "(float[1,16,s,b] x) => (float[1,16,p,q] y) "

@@ -56,6 +56,32 @@ def test_work_of_a_convolution_with_what_is_fused():
     assert done.scattered == 0
 
 
+@pytest.mark.parametrize("name", ["Div", "Mod"])
+def test_quotients_of_64_bits_are_functions(name: str):
+    """There are no vectors of them; those of fewer bits, and products, are steps like all others."""
+    for dtype, functions in (("int64", 50), ("uint64", 50), ("int32", 0), ("uint8", 0)):
+        x, y = input("x", (5, 10), dtype), input("y", (5, 10), dtype)
+        (kernel,) = kernels(graph(getattr(op, name)(x, y)))
+        assert work(kernel.task).functions == functions
+        (kernel,) = kernels(graph(x * y))
+        assert work(kernel.task).functions == 0
+
+
+def test_prices_of_deformable_convolutions_follow_their_work():
+    """Twice the images, and nearly twice the outputs of many, take twice the time; offset groups take some more."""
+
+    def price(images: int, outputs: int, parts: int) -> float:
+        x, offset = input("x", (images, 16, 20, 20)), input("o", (images, 18 * parts, 20, 20))
+        y = op.DeformConv(x, weights(outputs, 16, 3, 3), offset, pads=[1] * 4, offset_group=parts)
+        return sum(predict(k, HOST) for k in kernels(graph(y)) if k.family == "deformable convolution")
+
+    once = price(1, 256, 1)
+    assert once > 0
+    assert price(2, 256, 1) == pytest.approx(2 * once, rel=0.05)
+    assert price(1, 512, 1) == pytest.approx(2 * once, rel=0.1)
+    assert once < price(1, 256, 4) < 2 * once
+
+
 def test_what_strides_repeat_counts_once():
     x = View.dense(FLOAT, (4, 5))
     row = View.dense(FLOAT, (5,)).broadcast((4, 5))

@@ -20,12 +20,14 @@ from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import AVX2
 from eqsat.codegen.kernels.shared.families import entry_name, families
+from eqsat.codegen.program import FINDING
 from eqsat.codegen.runtime import CModel
 from eqsat.codegen.select import choices
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.save import save
+from eqsat.schema.types import OpKey
 from eqsat.search import Search
 from eqsat.targets.find_targets import load_host
 
@@ -228,10 +230,10 @@ def test_plain_operators_have_a_family_that_computes_them() -> None:
     for entry in load_host("c").supports:
         for op in entry.ops if entry.family else ():
             assert entry.family.startswith("elementwise") == is_elementwise(op), op
-            # Those of Einsum that are products are computed, and priced, as products.
-            names = {entry_name(f.name) for f in families(op)} | (
-                {"packed_matrix_product"} if op.name == "Einsum" else set()
-            )
+            # Those of Einsum that are products are computed, and priced, as products; results of as many elements as
+            # data says are found by operators of the program's own.
+            found = (*families(op), *families(OpKey(FINDING, op.name)))
+            names = {entry_name(f.name) for f in found} | ({"packed_matrix_product"} if op.name == "Einsum" else set())
             assert is_elementwise(op) or entry.family in names, op
 
 

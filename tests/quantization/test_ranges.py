@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eqsat.errors import QuantizationError
 from eqsat.quantization.calibrate import Calibration
 from eqsat.quantization.histogram import Histogram
-from eqsat.quantization.methods import METHODS
+from eqsat.quantization.methods import ANY_METHOD, METHODS
 from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import activation_quantizer
 from eqsat.quantization.ranges import Range, ranges, tensor_range
@@ -148,7 +148,7 @@ def test_constants_have_the_range_of_their_values():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "kl"}, "option method: one of minmax, percentile, entropy, mse, auto is required; got 'kl'"),
+        ({"method": "kl"}, f"option method: one of {', '.join(ANY_METHOD)} is required; got 'kl'"),
         ({"method": "minmx"}, "did you mean `minmax`"),
         ({"activation": "int16"}, "one of uint8, int8 is required; got 'int16'"),
         ({"percentile": 0.1}, "a percentile above 50, at most 100, is required; got 0.1"),

@@ -143,7 +143,7 @@ def _spelled(term: Any) -> ast.Term:
                 return _applied(term, ast.Name(term.op, place), given)
             literal = not any(isinstance(arg, ast.Name | ast.Build) for arg in term.args)
             return _applied(term, _operator(term.op, place), given, None if literal else term.op)
-        case ast.Tensor():
+        case ast.TensorTerm():
             args = () if term.dtype is None else (term.value, term.dtype)
             return ast.Apply(ast.Name("tensor", place), args, place) if args else term.value
         case ast.Rest(each=OpKey() as each):

@@ -77,6 +77,13 @@ def test_a_let_is_looked_up_before_a_set() -> None:
     assert root("let unary(v) = Relu(v)\n" + rule("unary(x)")).ops == named("Relu")
 
 
+def test_a_set_of_another_domain() -> None:
+    found = operator_sets()["com.microsoft.elementwise"].operators
+    assert OpKey("com.microsoft", "QuickGelu") in found
+    assert supported("supports com.microsoft.elementwise") == found
+    assert supported("supports all", "let all = Relu | com.microsoft.elementwise\n") == (*named("Relu"), *found)
+
+
 def test_sets_in_supports() -> None:
     assert supported("supports reductions") == operator_sets()["reductions"].operators
     assert supported("supports unary, Relu, Add") == (*UNARY, *named("Add"))
@@ -90,6 +97,7 @@ def test_sets_in_supports() -> None:
         (rule("(f: unari)(x)", "f(x)"), "no operator `unari`.*did you mean `unary`"),
         (rule("unari(x)"), "no operator `unari`.*did you mean `unary`"),
         (rule("(f: elementwise)(x)", "f(x)"), "Add"),
+        (rule("com.microsoft.elementwise(x)"), "`com.microsoft.BiasAdd.*` needs its operand `bias`"),
         (HEAD + "    supports unari\n", "no operator `unari`.*did you mean `unary`"),
         (HEAD + "    supports unary, unary\n", "each operator must be listed once.*`unary` twice"),
         ("let k = 2\n" + rule("k(x)"), "an operator or a macro is required.*`k`, a `let` without parameters"),

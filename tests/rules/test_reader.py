@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Build, Match, Numerics, Place, RuleFile, Tensor
+from eqsat.rules.ast import Build, Match, Numerics, Place, RuleFile, TensorTerm
 from eqsat.rules.expand import expand
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file, read_files, read_text
@@ -69,7 +69,7 @@ def test_the_examples_of_the_design() -> None:
     assert isinstance(first, Build)
     assert isinstance(second, Build)
     assert (first.output, second.output) == (0, 1)
-    assert isinstance(first.args[1], Tensor)
+    assert isinstance(first.args[1], TensorTerm)
     npu = found.targets[0]
     assert npu.dispatch == npu.link_latency == 5e-6
     padded, plain = expand(npu.composites[0].patterns)[::2]
@@ -169,7 +169,7 @@ def test_macros_of_the_prelude(macro: str, shape: str) -> None:
 
     found = rule(f"x + k  =>  {macro}(k, x)").right[0]
     assert isinstance(found, Build)
-    assert isinstance(found.args[1], Tensor)
+    assert isinstance(found.args[1], TensorTerm)
     x = TensorFacts(TensorType(ir.DataType.FLOAT, (2, 8, 5, 5)))
     wanted = evaluate(found.args[1].value, {"x": x})
     assert str(list(np.zeros(8).reshape(wanted).shape)) == shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, TemplateTerm, Tensor
+from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, TemplateTerm, TensorTerm
 from eqsat.schema.types import OpKey
 from tests.rules.printing import shown
 from tests.rules.reading import rule
@@ -36,21 +36,21 @@ def test_negative_numbers_are_numbers_and_negated_tensors_operators() -> None:
 
 def test_lists_are_constants() -> None:
     shape = built("Flatten(x)  =>  Reshape(x, [0, -1])").args[1]
-    assert isinstance(shape, Tensor)
+    assert isinstance(shape, TensorTerm)
     assert isinstance(shape.value, Sequence)
     assert shape.dtype is None
 
 
 def test_expressions_over_facts_are_constants() -> None:
     shape = built("Flatten(x)  =>  Reshape(x, [x.shape[0], -1])").args[1]
-    assert isinstance(shape, Tensor)
+    assert isinstance(shape, TensorTerm)
     assert shown(shape.value) == "[x.shape[0], -1]"
 
 
 def test_a_subtree_of_attributes_and_numbers_is_one_constant() -> None:
     found = built("Elu(x, alpha=a)  =>  x * (a * 2 + 1)")
     constant = found.args[1]
-    assert isinstance(constant, Tensor)
+    assert isinstance(constant, TensorTerm)
     assert shown(constant.value) == "a * 2 + 1"
 
 
@@ -59,13 +59,13 @@ def test_mixed_subtrees_are_operators() -> None:
     added = found.args[1].args[0]
     assert isinstance(added, Build)
     assert added.op == OpKey("", "Add")
-    assert isinstance(added.args[1], Tensor)
+    assert isinstance(added.args[1], TensorTerm)
     assert isinstance(added.args[1].value, Name)
 
 
 def test_constant_of_a_given_type() -> None:
     found = built("Neg(x)  =>  x * tensor(-1, x.dtype)").args[1]
-    assert isinstance(found, Tensor)
+    assert isinstance(found, TensorTerm)
     assert found.dtype is not None
     assert shown(found.dtype) == "x.dtype"
     assert isinstance(found.value, Number)
@@ -73,7 +73,7 @@ def test_constant_of_a_given_type() -> None:
 
 def test_the_type_of_a_constant_may_be_an_attribute() -> None:
     found = built("Cast(x * 0, to=t)  =>  Cast(x, to=t) * tensor(0, t)").args[1]
-    assert isinstance(found, Tensor)
+    assert isinstance(found, TensorTerm)
     assert isinstance(found.dtype, Apply)
     assert found.dtype.function == "element_type"
 
@@ -97,7 +97,7 @@ def test_operands_by_name() -> None:
     found = built("Relu(x)  =>  Clip(x, max=6)")
     assert found.args[1] is None
     split = built("Relu(x)  =>  Split(x, split=[1, x.shape[0] - 1])[1]")
-    assert isinstance(split.args[1], Tensor)
+    assert isinstance(split.args[1], TensorTerm)
     assert split.output == 1
 
 

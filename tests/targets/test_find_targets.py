@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def test_the_host_is_always_there_and_first() -> None:
     assert names("ccompiler, dnnl, cpu") == ["cpu", "ccompiler", "dnnl"]
     assert names(["dnnl", "c"]) == ["c", "dnnl"]
     assert {name for name in list_targets() if load_targets(name)[0].name == name} == {"c", "cpu", "ort"}
+
+
+def test_the_page_describes_each_shipped_target() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "targets.md").read_text("utf-8")
+    table = page.split("## The shipped targets")[1].split("\n\n")[1]
+    named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(list_targets())
 
 
 def test_the_host_by_itself(tmp_path: Path) -> None:

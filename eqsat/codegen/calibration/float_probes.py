@@ -68,9 +68,10 @@ def convolutions() -> ir.Model:
 
 
 def separable() -> ir.Model:
-    """Depthwise convolutions between pointwise ones."""
+    """Depthwise convolutions between pointwise ones, and some of larger windows."""
     w = draw(2)
     y = op.Relu(_conv(input("image", (1, 3, 112, 112)), 32, w, 3, stride=2))
+    wide = [op.GlobalAveragePool(op.Relu(_conv(y, 32, w, size, group=32))) for size in (7, 13)]
     for channels, stride, pointwise in (
         (32, 1, 96),
         (96, 2, 144),
@@ -82,7 +83,7 @@ def separable() -> ir.Model:
         y = op.Clip(_conv(y, channels, w, 3, stride=stride, group=channels), np.float32(0), np.float32(6))
         y = op.Clip(_conv(y, pointwise, w), np.float32(0), np.float32(6))
     y = op.Relu(_conv(y, 960, w, 3, group=960))
-    return graph(op.GlobalAveragePool(y))
+    return graph([op.GlobalAveragePool(y), *wide])
 
 
 def transposed() -> ir.Model:

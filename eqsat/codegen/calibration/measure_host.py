@@ -53,6 +53,7 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     "quantized convolutions": other_probes.quantized,
     "quantized products": other_probes.small_quantized,
     "loops": other_probes.loops,
+    "integers and places": other_probes.integers_and_places,
     "products of other types": other_probes.other_products,
     _WINOGRAD: float_probes.tall_convolutions,
 }

@@ -110,6 +110,23 @@ def loops() -> ir.Model:
     return graph(outputs)
 
 
+def integers_and_places() -> ir.Model:
+    """Steps and conversions of integers, gathered elements, and results of as many elements as data says."""
+    rng = np.random.default_rng(11)
+    outputs: list[Tensor] = []
+    for rows in (8, 100):
+        shape = (rows, 500)
+        for dtype in ("int8", "int32", "int64"):
+            x, y = (input(f"{name}_{dtype}_{rows}", shape, dtype) for name in "xy")
+            outputs += [op.Add(x, y), op.Neg(x), op.Less(x, y)]
+        x = input(f"x_{rows}", shape)
+        outputs += [op.Cast(x, to=ir.DataType.INT64.value), op.Less(x, 0.5)]
+        outputs.append(op.GatherElements(x, rng.integers(0, 500, (rows, 200)), axis=1))
+        # Kernels that read what was found have no sizes that are known beforehand.
+        outputs += [op.Shape(y) for y in (op.NonZero(x), *(op.Unique(x, sorted=k, outputs=4)[0] for k in (0, 1)))]
+    return graph(outputs)
+
+
 def first_layers() -> ir.Model:
     """Convolutions of one to four channels a group whose readers have ONNX's layout, of sounds, images and volumes."""
     rng = np.random.default_rng(10)
@@ -129,7 +146,7 @@ def first_layers() -> ir.Model:
 
 
 def computed_weights() -> ir.Model:
-    """Convolutions whose weights are inputs, in windows and groups of several sizes, of floats and of bytes."""
+    """Convolutions whose weights or places are inputs, in windows and groups of several sizes, of floats and bytes."""
     outputs = []
     for channels, size, window, group in ((16, 56, 5, 1), (32, 28, 3, 1), (64, 28, 3, 8), (64, 14, 3, 1), (8, 9, 3, 1)):
         name = f"{channels}_{size}_{window}_{group}"
@@ -141,6 +158,12 @@ def computed_weights() -> ir.Model:
         x = op.Relu(input(f"x{channels}_{size}_up", (1, channels, size, size)))
         w = input(f"w{channels}_{size}_up", (channels, channels // group, window, window))
         outputs.append(op.GlobalAveragePool(op.Relu(op.ConvTranspose(x, w, strides=[2, 2], group=group))))
+    for channels, size, parts, group in ((16, 40, 1, 1), (64, 28, 1, 1), (128, 14, 4, 1), (64, 14, 2, 4)):
+        x = op.Relu(input(f"x{channels}_{size}_{parts}_moved", (1, channels, size, size)))
+        offset = input(f"offset{channels}_{size}_{parts}", (1, 18 * parts, size, size))
+        w = np.random.default_rng(channels).standard_normal((channels, channels // group, 3, 3)).astype(np.float32)
+        y = op.DeformConv(x, w, offset, pads=[1] * 4, group=group, offset_group=parts)
+        outputs.append(op.GlobalAveragePool(op.Relu(y)))
     for channels, size, window in ((48, 28, 3), (64, 28, 1), (16, 40, 5)):
         name = f"{channels}_{size}_{window}_bytes"
         x = input(f"x{name}", (1, channels, size, size), "uint8")

@@ -9,7 +9,7 @@ from eqsat.codegen.control.border_sizes import common_range, merged
 from eqsat.codegen.control.control_node import BRANCH, Branches, Sink
 from eqsat.codegen.control.lowering import Lowering
 from eqsat.codegen.program import ProgramTensor
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 
 
 class BranchLowering(Lowering):
@@ -34,7 +34,7 @@ class BranchLowering(Lowering):
         for k, number in enumerate(wanted):
             kinds = [program.outputs[k][1] for program, _ in programs]
             if len({(t.dtype, len(t.shape)) for t in kinds}) > 1:
-                shown = " or ".join(str(type_of(t)) for t in kinds)
+                shown = " or ".join(str(operand_type(t)) for t in kinds)
                 self.problems.add(f"a result of If of unknown rank, {shown}", self.node.name)
                 return
             shape: list[int] = []

@@ -24,7 +24,7 @@ from eqsat.codegen.found_sizes import FoundSizes, Unbounded
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Program, ProgramNode, ProgramOperand, ProgramTensor
 from eqsat.codegen.shape_arithmetic import elements
-from eqsat.codegen.shapes import type_of
+from eqsat.codegen.shapes import operand_type
 from eqsat.schema.attributes import attr
 from eqsat.schema.dtypes import to_dtype
 from eqsat.schema.size import bounds
@@ -214,7 +214,7 @@ class LoopLowering(Lowering):
 
     def _check_condition(self, condition: ProgramTensor) -> None:
         if condition.dtype != ir.DataType.BOOL or math.prod(condition.shape) != 1:
-            self.problems.add(f"a condition of Loop that is {type_of(condition)} and not one bool", self.node.name)
+            self.problems.add(f"a condition of Loop that is {operand_type(condition)} and not one bool", self.node.name)
 
     def _loop_results(
         self,
@@ -242,7 +242,9 @@ class LoopLowering(Lowering):
             assert first is not None
             shape = self._last_shape(len(outputs), first, last, rounds)
             if shape is None or last.dtype != to_dtype(first.dtype):
-                reason = f"a carried value of {self.node.op} that changes from {type_of(first)} to {type_of(last)}"
+                reason = (
+                    f"a carried value of {self.node.op} that changes from {operand_type(first)} to {operand_type(last)}"
+                )
                 self.problems.add(reason, self.node.name)
                 refused = True
             outputs.append(self.result(k, last.dtype, shape or ()) if self.node.used[k] else None)

@@ -27,7 +27,7 @@ for _name, _symbol in {"And": "&&", "Or": "||", "Xor": "!="}.items():
 for _name, _symbol in {"BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^"}.items():
     form(_name, integers=f"({{T}})({{a}} {_symbol} {{b}})", boolean=f"({{a}} {_symbol} {{b}})")
 
-form("Div", floats="{a} / {b}", signed="({T})divide_i{bits}({a}, {b})", unsigned="({T})({b} == 0 ? 0 : {a} / {b})")
+form("Div", floats="{a} / {b}", signed="({T})divide_i{bits}({a}, {b})", unsigned="({T})divide_u{bits}({a}, {b})")
 
 
 @expression("Mod")
@@ -37,7 +37,7 @@ def modulo(attributes: Attributes, arguments: GivenArguments, result: ir.DataTyp
     text = {
         "floats": "remainder_{T}({a}, {b})" if fmod else "modulo_{T}({a}, {b})",
         "signed": "({T})remainder_i{bits}({a}, {b})" if fmod else "({T})modulo_i{bits}({a}, {b})",
-        "unsigned": "({T})({b} == 0 ? 0 : {a} % {b})",
+        "unsigned": "({T})remainder_u{bits}({a}, {b})",
     }.get(kind(result))
     return None if text is None else fill(text, arguments, gaps(result, result, {}))
 

@@ -1,8 +1,8 @@
 """Expressions as text with gaps: one entry of a table for each operator and kind of element type.
 
 Gaps are ``{a} {b} {c} ...`` the arguments, ``{T}`` the C type of the first argument, ``{U}`` an unsigned type in which
-its arithmetic wraps around, ``{f}`` the suffix of C's mathematics in that type, ``{bits}`` 32 or 64, those of the
-type that integers are computed in, ``{R}`` the C type of the result, and the operator's numeric attributes by name.
+its arithmetic wraps around, ``{f}`` the suffix of C's mathematics in that type, ``{bits}`` 16, 32 or 64, enough for
+integers of the type, ``{R}`` the C type of the result, and the operator's numeric attributes by name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def gaps(dtype: ir.DataType, result: ir.DataType, attributes: Mapping[str, Any])
         "T": c,
         "R": c_types.computed(result),
         "U": "uint64_t" if wide else "uint32_t",
-        "bits": "64" if wide else "32",
+        "bits": "64" if wide else "32" if c_types.size(dtype) == 4 else "16",
         "f": "f" if c == "float" else "",
     }
 

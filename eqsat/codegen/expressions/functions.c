@@ -66,7 +66,13 @@ static inline int8_t double_to_i4(double v) {
     return (int8_t)((double_to_i32(v) & 15) ^ 8) - 8;
 }
 
-/* Of integers of 32 bits, the quotient in double is on the right side of each integer; there are vectors of double. */
+/* Of integers of 16 bits, the quotient in float is on the right side of each integer, of those of 32 bits that in double;
+   there are vectors of both. */
+static inline int32_t divide_i16(int32_t a, int32_t b) {
+    const int32_t q = (int32_t)((float)a / (b == 0 ? 1.0f : (float)b));
+    return b == 0 ? 0 : q;
+}
+
 static inline int32_t divide_i32(int32_t a, int32_t b) {
     const double divisor = b == 0 || b == -1 ? 1.0 : (double)b;
     const int32_t q = (int32_t)((double)a / divisor);
@@ -77,12 +83,45 @@ static inline int64_t divide_i64(int64_t a, int64_t b) {
     return b == 0 ? 0 : b == -1 ? (int64_t)(UINT64_C(0) - (uint64_t)a) : a / b;
 }
 
+static inline uint32_t divide_u16(uint32_t a, uint32_t b) {
+    return (uint32_t)divide_i16((int32_t)a, (int32_t)b);
+}
+
+static inline uint32_t divide_u32(uint32_t a, uint32_t b) {
+    return b == 0 ? 0 : a / b;
+}
+
+static inline uint64_t divide_u64(uint64_t a, uint64_t b) {
+    return b == 0 ? 0 : a / b;
+}
+
+static inline int32_t remainder_i16(int32_t a, int32_t b) {
+    return b == 0 ? 0 : a - divide_i16(a, b) * b;
+}
+
 static inline int32_t remainder_i32(int32_t a, int32_t b) {
-    return b == 0 || b == -1 ? 0 : a % b;
+    return b == 0 ? 0 : (int32_t)((uint32_t)a - (uint32_t)divide_i32(a, b) * (uint32_t)b);
 }
 
 static inline int64_t remainder_i64(int64_t a, int64_t b) {
     return b == 0 || b == -1 ? 0 : a % b;
+}
+
+static inline uint32_t remainder_u16(uint32_t a, uint32_t b) {
+    return (uint32_t)remainder_i16((int32_t)a, (int32_t)b);
+}
+
+static inline uint32_t remainder_u32(uint32_t a, uint32_t b) {
+    return b == 0 ? 0 : a % b;
+}
+
+static inline uint64_t remainder_u64(uint64_t a, uint64_t b) {
+    return b == 0 ? 0 : a % b;
+}
+
+static inline int32_t modulo_i16(int32_t a, int32_t b) {
+    const int32_t r = remainder_i16(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
 static inline int32_t modulo_i32(int32_t a, int32_t b) {

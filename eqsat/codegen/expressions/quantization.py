@@ -12,26 +12,15 @@ from eqsat.codegen.expressions.c_functions import needed
 from eqsat.codegen.expressions.casting import FLOAT8, conversion
 from eqsat.codegen.expressions.expression_table import Argument, Expression, GivenArguments, expression
 from eqsat.codegen.expressions.forms import INTEGERS
-from eqsat.schema.dtypes import FLOATS
+from eqsat.schema.dtypes import FLOATS, integer_limits
 from eqsat.schema.types import Attributes
 
 _T = ir.DataType
-_BITS = {_T.INT4: 4, _T.UINT4: 4, _T.INT2: 2, _T.UINT2: 2}
-
-
-def limits(dtype: ir.DataType) -> tuple[int, int] | None:
-    """Least and greatest integer of a type, None for types that are not integers."""
-    if dtype not in INTEGERS and dtype not in _BITS:
-        return None
-    bits = _BITS.get(dtype, 8 * c_types.size(dtype))
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed() else (0, (1 << bits) - 1)
 
 
 def saturated(value: str, dtype: ir.DataType, c: str = "float") -> str:
     """C expression of a rounded real value, clamped to an integer type of at most 16 bits; NaN gives 0."""
-    found = limits(dtype)
-    assert found is not None
-    low, high = found
+    low, high = integer_limits(dtype)
     return f"({c_types.storage(dtype)})saturate_{c}({value}, {low}, {high})"
 
 
@@ -51,13 +40,12 @@ def quantize_linear(attributes: Attributes, arguments: GivenArguments, result: i
     c, f = c_types.computed(precision), "" if precision == _T.DOUBLE else "f"
     ratio = f"({c}){x} / ({c}){scale}"
     if precision in (_T.FLOAT16, _T.BFLOAT16):
-        return None if limits(result) is None else _half(ratio, precision, zero, result)
+        return _half(ratio, precision, zero, result) if result.is_integer() else None
     if result in FLOAT8:
         offset = "" if zero is None else f" + {zero}"
         text = conversion(f"({ratio}{offset})", precision, result, bool(attributes.get("saturate", 1)))
         return None if text is None else _found(text)
-    found = limits(result)
-    if found is None or c_types.size(result) > 2:
+    if not result.is_integer() or c_types.size(result) > 2:
         return None
     offset = "" if zero is None else f" + (float){zero}"
     return _found(saturated(f"rint{f}({ratio}){offset}", result, c))
@@ -97,7 +85,7 @@ def requantize(attributes: Attributes, arguments: GivenArguments, result: ir.Dat
     x, in_scale, in_zero, out_scale, out_zero = arguments
     assert x is not None and in_zero is not None
     assert in_scale is not None and out_scale is not None and out_zero is not None
-    if any(a.dtype not in INTEGERS for a in (x, in_zero, out_zero)) or limits(result) is None:
+    if any(a.dtype not in INTEGERS for a in (x, in_zero, out_zero)) or not result.is_integer():
         return None
     centred = f"(int32_t)((uint32_t){x} - (uint32_t){in_zero})"
     real = f"(float)({centred}) * {in_scale} / {out_scale}"

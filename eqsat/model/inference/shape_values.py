@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.model.inference import size_elements
-from eqsat.model.inference.size_elements import SizeElement, checked, computed, is_free
+from eqsat.model.inference.size_elements import SizeElement, checked, computed, depends_on_sizes
 from eqsat.ops.evaluate import constant_value, evaluate, try_need
 from eqsat.ops.needs import is_parametric
 from eqsat.ops.operators import has, operator
@@ -125,7 +125,7 @@ def settled(value: np.ndarray, dtype: ir.DataType) -> KnownValue:
         flat = elements(value)
         if value.size and all(x is None for x in flat):
             return None
-        if any(x is None or is_free(x) for x in flat):
+        if any(x is None or depends_on_sizes(x) for x in flat):
             return value
     return value.astype(dtype.numpy())
 
@@ -264,7 +264,7 @@ def _elementwise(
         given = [x for x, v in zip(row, operands, strict=True) if v is not None]
         if any(x is None for x in given) and not partial:
             flat.append(None)
-        elif any(x is None or is_free(x) for x in given):
+        elif any(x is None or depends_on_sizes(x) for x in given):
             flat.append(computed(rule, *row, partial=True))
         else:
             flat.append(_of_row(op, attrs, row, operands, outputs[0]))

@@ -50,7 +50,7 @@ class Real:
         return not self.bottom & (self.bottom - 1)
 
 
-def is_free(element: SizeElement) -> bool:
+def depends_on_sizes(element: SizeElement) -> bool:
     """Whether an element depends on free sizes."""
     return isinstance(element, Size | Real)
 

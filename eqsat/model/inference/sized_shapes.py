@@ -17,7 +17,7 @@ import onnx_ir as ir
 from eqsat.model.inference import size_elements
 from eqsat.model.inference.broadcast_dims import Dims, broadcast_dims
 from eqsat.model.inference.shape_values import dimensions, elements, number_of_steps
-from eqsat.model.inference.size_elements import SizeElement, checked, computed, is_free
+from eqsat.model.inference.size_elements import SizeElement, checked, computed, depends_on_sizes
 from eqsat.ops.operators import has
 from eqsat.ops.schemas import defaults
 from eqsat.ops.traits import Trait
@@ -239,7 +239,9 @@ def _concat(call: _SizedCall) -> _Shapes | None:
     known = [x.dims for x in call.operands if x is not None and x.dims]
     if len(known) < len(call.operands) or len(set(map(len, known))) > 1:
         return None
-    agreed = [next((n for n in sorted(ns, key=is_free) if n is not None), None) for ns in zip(*known, strict=True)]
+    agreed = [
+        next((n for n in sorted(ns, key=depends_on_sizes) if n is not None), None) for ns in zip(*known, strict=True)
+    ]
     axis = call.attributes["axis"] % len(agreed)
     return [_at(agreed, axis, _sum(*(s[axis] for s in known)))]
 

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[3]
         "channel_normalization",
         "computed_transposed_convolution",
         "convolution_along_rows",
+        "deformable_convolution",
         "matmul",
         "pool",
         "reductions",

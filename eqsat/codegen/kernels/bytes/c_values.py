@@ -12,11 +12,6 @@ Address = Callable[[str], str]
 """Pointer to the first lane's element, by parameter."""
 
 
-def limits(dtype: ir.DataType) -> tuple[int, int]:
-    """Least and greatest value of 8 bits."""
-    return (0, 255) if dtype == ir.DataType.UINT8 else (-128, 127)
-
-
 @dataclass(frozen=True, slots=True)
 class Value:
     """A vector in C.

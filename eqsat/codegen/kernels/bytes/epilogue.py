@@ -17,9 +17,9 @@ import onnx_ir as ir
 from eqsat.codegen.expressions import vector
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Step, View, dense_strides
-from eqsat.codegen.kernels.bytes.c_values import Parameters, Value, Vector, four_bytes, limits
+from eqsat.codegen.kernels.bytes.c_values import Parameters, Value, Vector, four_bytes
 from eqsat.codegen.kernels.bytes.epilogue_steps import single_constants
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, integer_limits
 from eqsat.schema.types import Shape
 
 _MAGIC = 0x4B400000
@@ -220,7 +220,7 @@ class ByteEpilogue:
     def rounded(self, text: str, zero: int, dtype: ir.DataType) -> Value:
         """Floats as bytes of a zero point, not clamped yet."""
         offset = self.parameter("i", zero - _MAGIC)
-        return Value(self._name("vi", f"ROUND@({text}) + {offset}"), "i", dtype, limits(dtype))
+        return Value(self._name("vi", f"ROUND@({text}) + {offset}"), "i", dtype, integer_limits(dtype))
 
     def floats(self, text: str) -> Value:
         """Floats of an expression."""
@@ -249,7 +249,7 @@ class ByteEpilogue:
 
     def _clip(self, step: Step, values: Mapping[int, Value]) -> Value:
         assert step.inputs[0] is not None
-        value, (low, high) = values[step.inputs[0]], limits(step.dtype)
+        value, (low, high) = values[step.inputs[0]], integer_limits(step.dtype)
         match step.operator.name:
             case "Relu":
                 low = max(low, 0)
@@ -259,7 +259,7 @@ class ByteEpilogue:
                 high = int(self._number(step, 1))
             case _:
                 low, high = int(self._number(step, 1, low)), int(self._number(step, 2, high))
-        a, b = value.bounds or limits(value.dtype)
+        a, b = value.bounds or integer_limits(value.dtype)
         return replace(value, bounds=(min(max(a, low), high), min(max(b, low), high)))
 
     def _sum(self, step: Step, values: Mapping[int, Value]) -> Value:
@@ -320,7 +320,7 @@ class ByteEpilogue:
         # If quotients are bounded, NaN becomes the least number, which is 0 in unsigned bytes.
         if quick is None or step.dtype == ir.DataType.INT8:
             text = f"NUMBERS@({text}, {real if quick is not None else ratio})"
-        return Value(self._name("vi", text), "i", step.dtype, limits(step.dtype))
+        return Value(self._name("vi", text), "i", step.dtype, integer_limits(step.dtype))
 
     def _quotient(self, real: str, scale: int, dtype: ir.DataType, values: Mapping[int, Value]) -> str | None:
         """A quotient by one number, without a division, between bounds that rounding to bytes does not reach. NaN
@@ -349,7 +349,7 @@ class ByteEpilogue:
         texts = [v.text for v in values] + [values[-1].text] * (4 - len(values))
         packed = f"PACK_{kind}@({', '.join(texts)})"
         bounds, lanes = values[0].bounds, self.isa.lanes()
-        if bounds is not None and bounds != limits(values[0].dtype):
+        if bounds is not None and bounds != integer_limits(values[0].dtype):
             low, high = (self.parameter("i", four_bytes(b)) for b in bounds)
             packed = f"CLAMP_{kind}@({packed}, {low}, {high})"
         self._lines.append(f"const vw@ p = {packed};")

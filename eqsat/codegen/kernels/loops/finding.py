@@ -31,13 +31,13 @@ def read_sizes(task: Task) -> GeneratedKernel:
     return template.kernel()
 
 
-@loops("finding loops", "NonZero", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
+@loops("non-zero loops", "NonZero", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
 def non_zero(task: Task) -> GeneratedKernel:
     """A row of indices for each element that is not zero."""
     return Template(task).fill("loops/non_zero.c.jinja")
 
 
-@loops("finding loops", "Unique", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
+@loops("unique loops", "Unique", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
 def unique(task: Task) -> GeneratedKernel:
     """Items that differ, by value or in the order in which they appear, NaN last."""
     template = Template(task)
@@ -68,7 +68,7 @@ def unique(task: Task) -> GeneratedKernel:
     )
 
 
-@loops("finding loops", "NonMaxSuppression", domain=FINDING, epilogue=False)
+@loops("suppression loops", "NonMaxSuppression", domain=FINDING, epilogue=False)
 def non_max_suppression(task: Task) -> GeneratedKernel:
     """The best boxes of each class, without those that overlap a better one."""
     template = Template(task)

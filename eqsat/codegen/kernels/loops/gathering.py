@@ -74,7 +74,7 @@ def _by_tuple(x: TemplateTensor, where: TemplateTensor, batch: int = 0) -> dict[
     }
 
 
-@loops("gathering loops", "GatherElements")
+@loops("element gathering loops", "GatherElements")
 def gather_elements(task: Task) -> GeneratedKernel:
     """One element for each index, at the index's own place in the other axes."""
     template = Template(task)

@@ -14,14 +14,13 @@ import onnx_ir as ir
 from eqsat.codegen import c_types, program
 from eqsat.codegen.elementwise_spelling import as_chain, spelled
 from eqsat.codegen.expressions.expression_table import Argument, Expression, scalar
-from eqsat.codegen.expressions.quantization import limits
 from eqsat.codegen.kernel import GeneratedKernel, Task
 from eqsat.codegen.kernel_templates import Template, TemplateTensor, only
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
 from eqsat.codegen.program import RESHAPE, ProgramNode, ProgramOperand
 from eqsat.schema.dimension import as_divisor
-from eqsat.schema.dtypes import BYTES
+from eqsat.schema.dtypes import BYTES, integer_limits
 from eqsat.schema.size_questions import is_free
 
 _LETTERS = "abcde"
@@ -91,8 +90,7 @@ def qlinear_softmax(task: Task) -> GeneratedKernel:
         if scale is not None:
             levels = (np.arange(256) - 255) * np.float64(scale.reshape(()))
             table = template.table(np.exp(levels + known).astype(np.float32))
-    bounds = limits(x.dtype)
-    assert bounds is not None
+    low, high = integer_limits(x.dtype)
     zero = only(template.x[4])
     return template.fill(
         "loops/qlinear_softmax.c.jinja",
@@ -104,9 +102,9 @@ def qlinear_softmax(task: Task) -> GeneratedKernel:
         shift=shift,
         y_scale=only(template.x[3]),
         y_zero=zero,
-        overflow=f"({bounds[0]})" if bounds[0] < 0 else zero,
-        lowest=f"({bounds[0]})",
-        highest=bounds[1],
+        overflow=f"({low})" if low < 0 else zero,
+        lowest=f"({low})",
+        highest=high,
         scratch=0 if table is not None else 1024,
     )
 

@@ -93,12 +93,12 @@ class FreeAxis:
 
 def plan_of(task: Task) -> ResizePlan | None:
     """The axes in the order in which they are resized; None if sizes or scales are not known in advance."""
-    if is_free(task):
+    if is_dynamic(task):
         return None
     return resize_plan(task.attributes, shape_of(task, 0), *(task.constant(k) for k in (1, 2, 3)))
 
 
-def is_free(task: Task) -> bool:
+def is_dynamic(task: Task) -> bool:
     """Whether a size or a scale is not known in advance."""
     given = [task.inputs[k] for k in (1, 2, 3) if task.has(k)]
     shapes = [shape_of(task, 0), *(v.shape for v in task.outputs if v is not None)]

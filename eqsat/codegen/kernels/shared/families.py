@@ -70,7 +70,7 @@ def _for_free_sizes(family: Family) -> Family:
     """A family that accepts a task with free sizes if it can write the kernel without knowing them."""
 
     def accepts(task: Task) -> bool:
-        if not _is_free(task):
+        if not _has_free_sizes(task):
             return family.accepts(task)
         if _key(family, task) in _DECLINED.get():
             return False
@@ -85,7 +85,7 @@ def _for_free_sizes(family: Family) -> Family:
         return True
 
     def generate(task: Task, isa: Isa) -> GeneratedKernel:
-        if not _is_free(task):
+        if not _has_free_sizes(task):
             return family.generate(task, isa)
         try:
             return _guarded(_checked(family.generate(task, isa)), task)
@@ -97,7 +97,7 @@ def _for_free_sizes(family: Family) -> Family:
 
 def undecided(task: Task) -> str:
     """What the families of an operator would have to know about free sizes; empty if free sizes are not the reason."""
-    if not _is_free(task):
+    if not _has_free_sizes(task):
         return ""
     for family in families(task.operator)[::-1]:
         known = _KNOWING[task.operator, family.name]
@@ -109,7 +109,7 @@ def undecided(task: Task) -> str:
     return ""
 
 
-def _is_free(task: Task) -> bool:
+def _has_free_sizes(task: Task) -> bool:
     views = (*task.inputs, *task.outputs, *task.epilogue.operands)
     return any(isinstance(v, View) and (any_free(v.shape) or any_free(v.strides)) for v in views)
 

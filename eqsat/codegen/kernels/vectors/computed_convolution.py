@@ -83,17 +83,17 @@ def _generate(task: Task, isa: Isa) -> GeneratedKernel:
     return GeneratedKernel(body, tuple(epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
-def with_bias(task: Task, isa: Isa) -> VectorEpilogue:
-    """The epilogue, which adds a bias first: computed, constant or absent."""
-    bias, ones = task.inputs[2] if task.has(2) else None, (1,) * (task.output.rank - 2)
+def with_bias(task: Task, isa: Isa, index: int = 2, first_constant: int = 0) -> VectorEpilogue:
+    """The epilogue, which adds a bias first: the input of that index, computed, constant or absent."""
+    bias, ones = task.inputs[index] if task.has(index) else None, (1,) * (task.output.rank - 2)
     added: Sequence[tuple[str, View | np.ndarray]] = ()
     names = {}
     if isinstance(bias, View):
         column = View(bias.dtype, (*bias.shape, *ones), (*bias.strides, *(0 for _ in ones)))
-        added, names = [("Add", column.broadcast(task.output.shape))], {len(task.epilogue.operands): "x2"}
+        added, names = [("Add", column.broadcast(task.output.shape))], {len(task.epilogue.operands): f"x{index}"}
     elif bias is not None:
         added = [("Add", bias.reshape(-1, *ones).astype(np.float32))]
-    return VectorEpilogue(preceded(task.epilogue, added), task.output.shape, 1, isa, names=names)
+    return VectorEpilogue(preceded(task.epilogue, added), task.output.shape, 1, isa, first_constant, names)
 
 
 register(

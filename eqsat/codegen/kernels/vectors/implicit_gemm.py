@@ -198,7 +198,9 @@ def packed_size(channels: int, steps: int, *, bias: bool = True) -> int:
     return -(-channels // width) * width * (bias + steps)
 
 
-def write(problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
+def write(
+    problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa, prologue: str = "", around: Sequence[NestLoop] = ()
+) -> str:
     """The kernel's body, with ``@`` for the name of the instruction set.
 
     Args:
@@ -206,8 +208,9 @@ def write(problem: ImplicitGemm, epilogue: VectorEpilogue, isa: Isa, prologue: s
         epilogue: The steps applied to a result.
         isa: Instruction set.
         prologue: Statements inside the outer loops, before all others.
+        around: Loops that the caller opens around the body; they move pointers as well.
     """
-    return _Writer(problem, epilogue, isa).body(prologue)
+    return _Writer(problem, epilogue, isa).body(prologue, around)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +243,10 @@ class _Writer:
         self.results = [problem.output, *epilogue.strides]
         self.outer: list[NestLoop] = []
 
-    def body(self, prologue: str) -> str:
+    def body(self, prologue: str, around: Sequence[NestLoop]) -> str:
         problem = self.problem
-        outer = self.outer = loops_over("n", problem.outer)
+        outer = loops_over("n", problem.outer)
+        self.outer = [*around, *outer]
         taps = [NestLoop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         bands = []
         for block in self._blocks():

@@ -77,15 +77,26 @@ def test_integers_wrap_and_divide_as_the_executors():
     check(draws)
 
 
-def test_quotients_of_near_multiples():
-    rng = np.random.default_rng(9)
-    b = (rng.integers(1, 2**31, 1 << 14) >> rng.integers(0, 31, 1 << 14)).clip(1) * rng.choice([-1, 1], 1 << 14)
-    most: Any = 2**31 // abs(b)
-    multiple = b * rng.integers(-most, most)
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int32])
+def test_quotients_of_near_multiples(dtype: type):
+    rng, limits = np.random.default_rng(9), np.iinfo(dtype)
+    size, most = 1 << 14, int(limits.max)
+    b = (rng.integers(1, most, size, endpoint=True) >> rng.integers(0, limits.bits - 1, size)).clip(1)
+    b = b * rng.choice([-1, 1], size) if limits.min < 0 else b
+    times: Any = most // abs(b)
+    multiple = b * rng.integers(-times if limits.min < 0 else 0, times, endpoint=True)
     draws: list[tuple[str, dict[str, Any], list[np.ndarray]]] = []
     for a in (multiple - 1, multiple, multiple + 1):
-        draws.append(("Div", {}, [a.clip(-(2**31), 2**31 - 1).astype(np.int32), b.astype(np.int32)]))
+        given = [a.clip(limits.min, most).astype(dtype), b.astype(dtype)]
+        draws += [("Div", {}, given), ("Mod", {}, given), ("Mod", {"fmod": 1}, given)]
     check(draws)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_quotients_of_all_bytes(dtype: type):
+    every = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1).astype(dtype)
+    given = [x.ravel() for x in np.meshgrid(every, every, indexing="ij")]
+    check([("Div", {}, given), ("Mod", {}, given), ("Mod", {"fmod": 1}, given)])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
