@@ -1,4 +1,4 @@
-"""One program whatever the spelling: blocks of pixels, rows of tables, circular padding, groups of channels."""
+"""One program whatever the spelling: blocks and phases of pixels, rows of tables, circular padding, groups."""
 
 from __future__ import annotations
 
@@ -108,6 +108,90 @@ def test_a_convolution_of_blocks_is_one_of_pixels(
     weights = {"w": _floats(5, 12, kernel, kernel)} | ({"bias": _floats(5)} if bias else {})
     kinds, _ = _check(model, {"x": _floats(2, 3, 8, 10)}, tmp_path, **weights)
     assert kinds == {"Conv": 1}
+
+
+# ---- phases ----------------------------------------------------------------------------------------------------------
+
+
+def _reshaped(n: int, inner: str, *sizes: int) -> tuple[str, str]:
+    """A Reshape of what ``inner`` names, and its shape as a constant."""
+    return f"r{n} = Reshape({inner}, c{n})", f"int64[{len(sizes)}] c{n} = {{{', '.join(map(str, sizes))}}}"
+
+
+@pytest.mark.parametrize("batch, channels, taps", [(1, 4, 3), (3, 4, 2), (2, 6, 3)])
+@pytest.mark.parametrize("group", [1, 2])
+def test_phases_of_rows_are_a_dilation(batch: int, channels: int, taps: int, group: int, tmp_path: Path) -> None:
+    n, length = 4, 40
+    phase, left = length // n, length // n - taps + 1
+    a, c0 = _reshaped(0, "x", batch, phase, n, channels)
+    b, c1 = _reshaped(1, "t", n * batch, 1, phase, channels)
+    c, c2 = _reshaped(2, "e", n, batch, left, 6)
+    d, c3 = _reshaped(3, "h", batch, left * n, 6)
+    text = (
+        f"g (float[{batch}, {length}, {channels}] x) => (float[{batch}, {left * n}, 6] y)"
+        f" <float[6, {channels // group}, 1, {taps}] w, float[6] v, {c0}, {c1}, {c2}, {c3}>"
+        f" {{ {a} t = Transpose <perm = [2, 0, 1, 3]> (r0) {b} i = Transpose <perm = [0, 3, 1, 2]> (r1)"
+        f" o = Conv <group = {group}> (i, w, v) e = Transpose <perm = [0, 2, 3, 1]> (o) {c}"
+        f" h = Transpose <perm = [1, 2, 0, 3]> (r2) {d} y = Relu(r3) }}"
+    )
+    weights = {"w": _floats(6, channels // group, 1, taps), "v": _floats(6)}
+    feed = {"x": _floats(batch, length, channels)}
+    kinds, cost = _check(text, feed, tmp_path, **weights)
+    plain = (
+        f"g (float[{batch}, {length}, {channels}] x) => (float[{batch}, {left * n}, 6] y)"
+        f" <float[6, {channels // group}, {taps}] w, float[6] v>"
+        f" {{ i = Transpose <perm = [0, 2, 1]> (x) o = Conv <group = {group}, dilations = [{n}]> (i, w, v)"
+        " z = Relu(o) y = Transpose <perm = [0, 2, 1]> (z) }"
+    )
+    _, wanted = _check(plain, feed, tmp_path, w=weights["w"][:, :, 0], v=weights["v"])
+    assert kinds["Conv"] == 1 and kinds["Transpose"] <= 2
+    # A Reshape may stay, which moves nothing.
+    assert cost <= wanted + 2.1e-6
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 2, 0]])
+def test_phases_of_rows_and_columns_are_a_dilation(batch: int, pads: list[int], tmp_path: Path) -> None:
+    n, m, height, width = 2, 3, 12, 15
+    tall, wide = height // n + pads[0] + pads[2] - 2, width // m + pads[1] + pads[3] - 2
+    a, c0 = _reshaped(0, "x", batch, height // n, n, width // m, m, 4)
+    b, c1 = _reshaped(1, "t", n * m * batch, height // n, width // m, 4)
+    c, c2 = _reshaped(2, "e", n, m, batch, tall, wide, 5)
+    d, c3 = _reshaped(3, "h", batch, tall * n, wide * m, 5)
+    text = (
+        f"g (float[{batch}, {height}, {width}, 4] x) => (float[{batch}, {tall * n}, {wide * m}, 5] y)"
+        f" <float[5, 4, 3, 3] w, {c0}, {c1}, {c2}, {c3}>"
+        f" {{ {a} t = Transpose <perm = [2, 4, 0, 1, 3, 5]> (r0) {b} i = Transpose <perm = [0, 3, 1, 2]> (r1)"
+        f" o = Conv <pads = {pads}> (i, w) e = Transpose <perm = [0, 2, 3, 1]> (o) {c}"
+        f" h = Transpose <perm = [2, 3, 0, 4, 1, 5]> (r2) {d} y = Relu(r3) }}"
+    )
+    kinds, _ = _check(text, {"x": _floats(batch, height, width, 4)}, tmp_path, w=_floats(5, 4, 3, 3))
+    assert kinds["Conv"] == 1 and kinds["Transpose"] <= 2
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("n", [2, 3])
+def test_phases_as_blocks_of_channels_are_a_dilation(batch: int, n: int, tmp_path: Path) -> None:
+    into = f"a = Transpose <perm = [1, 0, 2, 3]> (x) s = SpaceToDepth <blocksize = {n}> (a)"
+    into += " i = Transpose <perm = [1, 0, 2, 3]> (s)"
+    back = f"b = Transpose <perm = [1, 0, 2, 3]> (o) d = DepthToSpace <blocksize = {n}> (b)"
+    back += " y = Transpose <perm = [1, 0, 2, 3]> (d)"
+    text = (
+        f"g (float[{batch}, 4, 12, 18] x) => (float[{batch}, 5, {12 - 2 * n}, {18 - 2 * n}] y) <float[5, 4, 3, 3] w>"
+        f" {{ {into} o = Conv (i, w) {back} }}"
+    )
+    kinds, _ = _check(text, {"x": _floats(batch, 4, 12, 18)}, tmp_path, w=_floats(5, 4, 3, 3))
+    assert kinds == {"Conv": 1}
+
+
+def test_phases_with_a_stride_stay(tmp_path: Path) -> None:
+    text = (
+        "g (float[2, 4, 12, 12] x) => (float[8, 5, 2, 2] y) <float[5, 4, 3, 3] w>"
+        " { a = Transpose <perm = [1, 0, 2, 3]> (x) s = SpaceToDepth <blocksize = 2> (a)"
+        " i = Transpose <perm = [1, 0, 2, 3]> (s) y = Conv <strides = [2, 2]> (i, w) }"
+    )
+    kinds, _ = _check(text, {"x": _floats(2, 4, 12, 12)}, tmp_path, w=_floats(5, 4, 3, 3))
+    assert kinds["SpaceToDepth"] == 1
 
 
 # ---- rows of a table -------------------------------------------------------------------------------------------------
