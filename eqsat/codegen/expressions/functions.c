@@ -66,8 +66,8 @@ static inline int8_t double_to_i4(double v) {
     return (int8_t)((double_to_i32(v) & 15) ^ 8) - 8;
 }
 
-/* Of integers of 16 bits, the quotient in float is on the right side of each integer, of those of 32 bits that in double;
-   there are vectors of both. */
+/* Truncated, the quotient in float of integers of 16 bits is exact, and so is the quotient in double of integers of
+   32 bits. Compilers have vectors of both, but none of integer division. */
 static inline int32_t divide_i16(int32_t a, int32_t b) {
     const int32_t q = (int32_t)((float)a / (b == 0 ? 1.0f : (float)b));
     return b == 0 ? 0 : q;
